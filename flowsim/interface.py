@@ -346,6 +346,7 @@ class Model:
         shown: the coordinates along the axes of the plane, the horizontal one first; () for the
             first two. ``with_axes`` sets it.
         conserved_names: of the columns of ``conserved``.
+        memory: names of what ``step`` keeps beside θ, all 0 at the start.
         kinked: whether the loss has kinks, so that orbits may slide.
         large: whether its tensors are so large that several threads of torch are worth it.
         fast: whether an orbit costs microseconds, so that portraits, samples and chunks are large.
@@ -375,6 +376,7 @@ class Model:
     keeps_sign: tuple[bool, ...] = cast(Any, _Each(False))
     shown: tuple[str, ...] = ()
     conserved_names: tuple[str, ...] = ()
+    memory: tuple[str, ...] = ()
     kinked = False
     large = False
     fast = False
@@ -422,6 +424,13 @@ class Model:
         """dθ/dt, shape of θ: −G⁻¹∇L unless written, for flows that are no gradient flow."""
         metric = torch.tensor(self.metric, dtype=theta.dtype, device=theta.device)
         return -self.gradient(theta) / metric
+
+    def step(self, theta: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """The next θ (n, k) and memory (n, len(memory)), of a model that moves in steps.
+
+        ``descend`` takes them, and so does every command with ``--optimizer own``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method step(theta, memory)")
 
     @accepts_theta
     def jacobian(self, theta: Tensor) -> Tensor:

@@ -135,7 +135,7 @@ class OptimizerOptions:
     """Options of the optimizer."""
 
     optimizer: Annotated[
-        Literal["gd", "momentum", "adam", "adamw", "adamw-papers"] | None,
+        Literal["gd", "momentum", "adam", "adamw", "adamw-papers", "own"] | None,
         option(OPTIMIZER, "NAME",
                "Train by steps of gd, momentum (0.9), adam or adamw, as in torch, or by those of "
                "adamw-papers (beta2 0.95, decay 1e-3, cosine, clipped); else follow the flow."),

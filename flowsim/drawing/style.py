@@ -101,7 +101,8 @@ VERB_PHRASES = {
     "unresolved": "is unresolved",
 }
 #: Names of the optimizers in a figure.
-OPTIMIZERS = {"gd": "gradient descent", "momentum": "momentum", "adam": "Adam", "adamw": "AdamW"}
+OPTIMIZERS = {"gd": "gradient descent", "momentum": "momentum", "adam": "Adam", "adamw": "AdamW",
+              "own": "its own steps"}  # fmt: skip
 #: The same of all that trains transformers.
 TRAINERS = OPTIMIZERS | {
     "flow": "gradient flow", "sgd": "SGD", "adamw-papers": "AdamW (the papers' recipe)",
@@ -230,8 +231,8 @@ def optimizer_caption(record: xr.Dataset) -> str:
     """The optimizer of a record and its numbers, as a title says them."""
     a = record.attrs
     words = [OPTIMIZERS[str(a["optimizer"])], *adam_words(a)]
-    words += [f"learning rate {a['learning_rate']:g}"]
-    words += ["cosine schedule"] * (a["schedule"] == "cosine" and "beta2" not in a)
+    words += [f"learning rate {a['learning_rate']:g}"] if "learning_rate" in a else []
+    words += ["cosine schedule"] * (a.get("schedule") == "cosine" and "beta2" not in a)
     words += [f"{a['steps']} steps"]
     if "d" in a:  # of a transformer
         words += [f"batches of {a['batch']}" if a["loss"] == "sampled" else "population loss"]

@@ -576,7 +576,8 @@ class _Circles:
             found, sink = spirals(self.model, centre, state.theta, self._fine)
             self.sink[index[found]] = sink[found]
         if attempt % _TRIED == 0:
-            tried = padded_indices(self.turns[index] > 0)
+            # a row most of whose steps are very short creeps along a jump, and is not closed
+            tried = padded_indices((self.turns[index] > 0) & (2 * state.short < attempt))
             if len(tried):
                 rows = index[tried]
                 theta = state.chart.rows(tried).to_theta(returns.places[rows, -1])

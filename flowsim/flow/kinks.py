@@ -34,17 +34,23 @@ _SHORTEST, _SHORT = 0.1, 1e-4
 _SMOOTH, _UNBOUNDED = 0.1, 2.0
 #: Distances, in parts of the way, at which no loss around a minimum is lower.
 _AROUND = (1e-6, 1e-5, 1e-4, 1e-3)
+#: Radii, in parts of the way, around a row that is held where a field jumps.
+_HELD = (1e-3, 1e-4, 1e-5)
 
 
 def rest_on_kinks(model: Model, start: Tensor, limits: Limits) -> None:
-    """Label the rows that crept along a kink of the loss to a minimum, or would have."""
-    if type(model).field is not Model.field or model.levels() is not None:
+    """Label the rows that crept along a kink of the loss to a minimum, or would have.
+
+    Of a field that jumps, such as −sign ∇L, label the rows that a jump holds.
+    """
+    if model.levels() is not None:
         return
+    rest = kink_minimum if type(model).field is Model.field else held_at_jump
     way = (limits.theta - start).abs().amax(1)
     spent = (limits.status == Status.TIMED_OUT) | (limits.status == Status.FAILED)
     spent &= (limits.label == Label.UNRESOLVED) & way.isfinite() & (way > 0)
     for i in spent.nonzero()[:, 0].tolist():
-        end = kink_minimum(model, limits.theta[i].cpu(), float(way[i]))
+        end = rest(model, limits.theta[i].cpu(), float(way[i]))
         if end is not None:
             limits.theta[i], limits.loss[i] = end, model.loss(end[None])[0].detach()
             limits.label[i], limits.rule[i] = Label.LOCAL_MINIMUM, Rule.KINK
@@ -97,6 +103,34 @@ def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
     here = model.loss((y / root)[None]).detach()
     known = 1e-14 * here.abs() + longest * radius  # the kink itself is not met more exactly
     return y / root if bool((model.loss(near / root) >= here - known).all()) else None
+
+
+def held_at_jump(model: Model, theta: Tensor, way: float) -> Tensor | None:
+    """The place (k,) where a field jumps and holds a point θ (k,) beside it; None if none does.
+
+    0 is then in the hull of the velocities around (Filippov), which do not become shorter from
+    radius to radius, and the velocities before and behind θ point towards each other.
+    """
+    around = _directions(len(theta)).to(theta)
+    sizes: list[float] = []
+    for part in _HELD:
+        speeds = model.field(theta + part * way * around).detach()
+        sizes.append(float(speeds.norm(dim=1).max()))
+        if not float(_shortest(speeds).norm()) <= _SHORT * sizes[-1]:
+            return None
+    if not all(_SMOOTH * a < b < _UNBOUNDED * a for a, b in pairwise(sizes)):
+        return None
+    along = model.field(theta[None])[0].detach()
+    along = along / along.norm().clamp_min(1e-300)
+    low, high = (theta + side * _HELD[-1] * way * along for side in (-1, 1))
+    ahead = [float(model.field(place[None])[0].detach() @ along) for place in (low, high)]
+    if not ahead[0] > 0 > ahead[1]:
+        return None
+    for _ in range(60):
+        middle = (low + high) / 2
+        on = float(model.field(middle[None])[0].detach() @ along) > 0
+        low, high = (middle, high) if on else (low, middle)
+    return high
 
 
 def _directions(k: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Gradient descent, momentum, Adam and AdamW on the loss of any model, and what becomes of rows.
+"""Gradient descent, momentum, Adam, AdamW and a model's own steps, and what becomes of rows.
 
 All rows take their steps together in torch; no row's result depends on the others, and rows leave
 when they are done. The coordinates of a step are yᵢ = √Gᵢ·θᵢ with the model's metric G, in which
@@ -15,11 +15,13 @@ import torch
 from torch import Tensor
 
 from flowsim.arrays import Numbers
+from flowsim.errors import InputError
 from flowsim.interface import Model
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
 from flowsim.models.rank_one.model import RankOneModel
 from flowsim.running import expect, quickly
+from flowsim.sources import first_line_of
 from flowsim.training.optimizer_choice import OptimizerChoice, chosen, starts_of
 from flowsim.training.recipe import CLIP_GUARD, Recipe
 from flowsim.training.reduced import ReducedTraining
@@ -49,7 +51,7 @@ _NEAR, _FLAT, _STATIONARY, _ROUNDING = 1e-12, 1e-9, 1e-12, 1e-15
 def descend(
     model: Model,
     theta0: Numbers,
-    optimizer: OptimizerChoice | str = "gd",
+    optimizer: OptimizerChoice | str | None = None,
     progress: Callable[[int], object] | None = None,
     **numbers: Any,
 ) -> Trained:
@@ -71,7 +73,8 @@ def descend(
     Args:
         model: any model.
         theta0: starts, shape (n, k).
-        optimizer: an ``OptimizerChoice``, or a name (gd, momentum, adam, adamw) with ``numbers``.
+        optimizer: an ``OptimizerChoice``, or a name (gd, momentum, adam, adamw, own) with
+            ``numbers``; by default "own" of a model that writes ``step``, else "gd".
         progress: called with how many more steps were taken, summed over the starts;
             True shows a bar on stderr.
         numbers: as of ``OptimizerChoice.named``; the loss of a model without batches is exact.
@@ -88,6 +91,8 @@ def descend(
     >>> trained.label, trained.loss.round(4)
     (array([1, 2], dtype=int8), array([0.619 , 0.6663]))
     """
+    if optimizer is None:
+        optimizer = "gd" if type(model).step is Model.step else "own"
     if model.has_flow_of(RankOneModel):
         return ReducedTraining(model, optimizer, **numbers).run(theta0, progress)
     if isinstance(optimizer, str):
@@ -110,6 +115,7 @@ class _Rows:
         index: their numbers among the starts, (m,).
         y: where they are, (m, k).
         first, second: the optimizer's means of gradients and of their squares, (m, k).
+        memory: of the model's own steps.
         going: which have not diverged, (m,).
         largest: the largest |y| so far, (m,), and ``before``, in the first half of the steps.
         far: |y| beyond which they have diverged, (m,).
@@ -121,6 +127,7 @@ class _Rows:
     y: Tensor
     first: Tensor
     second: Tensor
+    memory: Tensor
     going: Tensor
     largest: Tensor
     before: Tensor
@@ -148,7 +155,8 @@ def _follow(
     y = root * start[index]
     none, size = torch.zeros_like(index), y.abs().amax(1)
     rows = _Rows(
-        index, y, torch.zeros_like(y), torch.zeros_like(y), none == 0, size, size,
+        index, y, torch.zeros_like(y), torch.zeros_like(y),
+        y.new_zeros(len(y), len(model.memory)), none == 0, size, size,
         _FAR * size.clamp_min(1.0), none - _BLOCK, none.int(),
     )  # fmt: skip
     for begin in range(0, recipe.steps, _BLOCK):
@@ -181,7 +189,7 @@ def _advance(
         if step > begin:
             back = (gradient * (rows.y - path[step - begin - 1])).sum(1) > 0
             rows.turned = torch.where(back, step, rows.turned)
-        new = _moved(choice, rows, gradient, step)
+        new = _own_step(model, rows, root) if choice.own else _moved(choice, rows, gradient, step)
         finite, going = new.isfinite().all(1), rows.going
         rows.y = torch.where((going & finite).unsqueeze(1), new, rows.y)
         rows.taken = rows.taken + going
@@ -191,6 +199,23 @@ def _advance(
             rows.before = rows.largest
         path[step - begin + 1] = rows.y
     return path
+
+
+def _own_step(model: Model, rows: _Rows, root: Tensor) -> Tensor:
+    """Where the model's own step leads; its memory is changed."""
+    theta = rows.y / root
+    try:
+        new, memory = model.step(theta, rows.memory)
+        shapes = tuple(new.shape), tuple(memory.shape)
+    except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise InputError(f"the step of {model.name} failed: {first_line_of(error)}") from None
+    if shapes != (tuple(theta.shape), tuple(rows.memory.shape)):
+        raise InputError(
+            f"the step of {model.name} must return θ and memory of the shapes "
+            f"{tuple(theta.shape)} and {tuple(rows.memory.shape)}, not {shapes[0]} and {shapes[1]}"
+        )
+    rows.memory = memory.detach()
+    return new.detach() * root
 
 
 def _moved(choice: OptimizerChoice, rows: _Rows, gradient: Tensor, step: int) -> Tensor:

@@ -14,7 +14,7 @@ from flowsim.interface import Model
 from flowsim.models.rank_one.model import RankOneModel
 from flowsim.training.recipe import Recipe
 
-OPTIMIZERS = ("gd", "momentum", "adam", "adamw", "adamw-papers")
+OPTIMIZERS = ("gd", "momentum", "adam", "adamw", "adamw-papers", "own")
 #: The largest relative displacement of a start, and the usual one of a transformer.
 LARGEST_NUDGE, USUAL_NUDGE = 0.1, 1e-12
 
@@ -34,6 +34,7 @@ class OptimizerChoice:
             w1 = ±w2, which an exact map never leaves; on it Adam differs from Adam next to it, and
             the rounding of full training does not keep it (docs/derivations/10.md). None: 1e-12
             of a transformer, else 0.
+        own: whether the model's own ``step`` is taken; of the recipe only the steps count.
 
     Raises:
         InputError: a flow, or a number out of range.
@@ -48,6 +49,7 @@ class OptimizerChoice:
     d: int | None = 8
     seed: int = 0
     nudge: float | None = 0.0
+    own: bool = False
 
     def __post_init__(self) -> None:
         if self.recipe.trainer == "flow":
@@ -71,8 +73,9 @@ class OptimizerChoice:
 
         Args:
             name: "gd", "momentum" (gradient descent with momentum 0.9 unless given), "adam" or
-                "adamw" with torch's defaults, or "adamw-papers" with those of AM Table 2. The first
-                two descend the population loss unless ``loss`` is "sampled".
+                "adamw" with torch's defaults, "adamw-papers" with those of AM Table 2, or "own",
+                the model's ``step``, which has steps alone. The first two descend the population
+                loss unless ``loss`` is "sampled".
             d, seed: as above.
             nudge: as above; by default None.
             numbers: those of ``Recipe`` that the optimizer has: steps, learning_rate, loss, batch,
@@ -87,15 +90,22 @@ class OptimizerChoice:
             raise InputError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, not {name!r}")
         own = {"momentum": ("momentum",), "gd": (), "adam": ("beta1", "beta2", "epsilon")}
         own["adamw"] = own["adamw-papers"] = (*own["adam"], "weight_decay")
+        own["own"] = ()
         known = {"steps", "learning_rate", "loss", "batch", "clip", "schedule", "warmup"}
+        if name == "own":
+            known = {"steps"}
+            numbers = {key: value for key, value in numbers.items() if value != "population"}
         foreign = sorted(numbers.keys() - {*known, *own[name]})
         if foreign:
             raise InputError(f"the optimizer {name} has no {', '.join(foreign)}")
-        return cls(Recipe.named(name, **numbers), d, seed, nudge)
+        recipe = Recipe.named("gd" if name == "own" else name, **numbers)
+        return cls(recipe, d, seed, nudge, own=name == "own")
 
     @property
     def name(self) -> str:
-        """gd, momentum, adam or adamw: what the recipe amounts to."""
+        """gd, momentum, adam, adamw or own: what the recipe amounts to."""
+        if self.own:
+            return "own"
         if self.recipe.trainer == "adamw":
             return "adamw" if self.recipe.weight_decay else "adam"
         return "momentum" if self.has_momentum else "gd"
@@ -109,8 +119,10 @@ class OptimizerChoice:
         """The choice as it trains that model: d, batches and what is usual are of a transformer.
 
         Raises:
-            InputError: sampled batches of a model that has none.
+            InputError: sampled batches of a model that has none; own steps of one without.
         """
+        if self.own and type(model).step is Model.step:
+            raise InputError(f"the model {model.name} has no step(theta, memory) of its own")
         if model.has_flow_of(RankOneModel):
             nudge = USUAL_NUDGE if self.nudge is None else self.nudge
             return OptimizerChoice(self.recipe, self.d or 8, self.seed, nudge)
@@ -118,7 +130,7 @@ class OptimizerChoice:
             raise InputError(
                 f'the {model.name} model has no batches: choose loss="population", its own loss'
             )
-        return OptimizerChoice(self.recipe, None, self.seed, self.nudge or 0.0)
+        return OptimizerChoice(self.recipe, None, self.seed, self.nudge or 0.0, self.own)
 
     def nudges(self, columns: int) -> np.ndarray:
         """Factors of the coordinates of every start, shape (columns,)."""
@@ -131,7 +143,7 @@ class OptimizerChoice:
     def attributes(self) -> dict[str, Any]:
         """Every number that decides a result, for a record; those that do nothing are left out."""
         recipe = self.recipe
-        names = ["learning_rate", "steps", "loss", "schedule"]
+        names = ["steps"] if self.own else ["learning_rate", "steps", "loss", "schedule"]
         names += ["batch"] if recipe.loss == "sampled" else []
         names += ["warmup"] if recipe.schedule == "cosine" else []
         names += ["momentum"] if self.has_momentum else []
@@ -139,7 +151,7 @@ class OptimizerChoice:
         names += ["weight_decay"] if recipe.weight_decay else []
         found: dict[str, Any] = {"optimizer": self.name}
         found |= {name: getattr(recipe, name) for name in names}
-        found["clip"] = "none" if recipe.clip is None else recipe.clip
+        found |= {} if self.own else {"clip": "none" if recipe.clip is None else recipe.clip}
         found |= ({} if self.d is None else {"d": self.d}) | {"nudge": self.nudge}
         drawn = recipe.loss == "sampled" or self.nudge
         return found | ({"training_seed": self.seed} if drawn else {})

@@ -1,7 +1,8 @@
-"""The five published models of examples/, each against what its formulas imply."""
+"""The published models of examples/: five of them against what else their formulas imply."""
 
 import importlib.util
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -42,11 +43,12 @@ def drift(model, starts, times):
 def test_an_example_is_one_class_in_at_most_forty_lines(path):
     text = path.read_text()
     assert len(text.splitlines()) <= 40
-    assert text.count("\nclass ") == 1 and "(flowsim.Model):" in text and "arXiv 2" in text
+    assert text.count("\nclass ") == 1 and "(flowsim.Model):" in text
+    assert re.search(r"arXiv \d{4}\.\d{4,5}|github\.com/", text)
 
 
-def test_there_are_five():
-    assert len(list(FOLDER.glob("*.py"))) == 5
+def test_there_are_at_least_twenty_five():
+    assert len(list(FOLDER.glob("*.py"))) >= 25
 
 
 def test_two_factors_keep_their_difference_and_end_on_either_branch_of_a_hyperbola():

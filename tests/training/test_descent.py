@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.optimize import brentq
 
+import flowsim
 from flowsim import (
     InputError,
     Label,
@@ -361,3 +362,38 @@ def test_batches_and_other_numbers_of_columns_are_refused():
         descend(Bowl(), [[1.0, 1.0]], OptimizerChoice.named("gd"), steps=5)
     with pytest.raises(InputError, match="has no momentum"):
         descend(Bowl(), [[1.0, 1.0]], "gd", momentum=0.5)
+
+
+class Ball(flowsim.Model):
+    """Gradient descent with momentum on a bowl, as steps of its own."""
+
+    coordinates = ("x", "y")
+    memory = ("dx", "dy")
+    wrong = False
+
+    def loss(self, theta):
+        return (theta**2 * theta.new_tensor([1.0, 3.0])).sum(-1) / 2
+
+    def step(self, theta, memory):
+        memory = 0.9 * memory + self.gradient(theta)
+        return theta - 0.1 * memory, memory[:, :1] if self.wrong else memory
+
+
+def test_own_steps_with_a_memory_are_taken_as_an_optimizer_s():
+    starts = [[1.0, 0.5], [-2.0, 1.0]]
+    own = flowsim.descend(Ball(), starts, steps=300)
+    same = flowsim.descend(Ball(), starts, "momentum", learning_rate=0.1, steps=300)
+    np.testing.assert_allclose(own.theta, same.theta, rtol=0, atol=1e-13)
+    assert flowsim.OptimizerChoice.named("own", steps=7).attributes()["optimizer"] == "own"
+
+
+def test_own_steps_of_a_wrong_shape_and_of_a_model_without_are_refused_in_a_sentence():
+    wrong = Ball()
+    wrong.wrong = True
+    with pytest.raises(flowsim.InputError, match=r"the shapes \(1, 2\) and \(1, 2\), not"):
+        flowsim.descend(wrong, [[1.0, 0.5]], steps=5)
+    bowl = flowsim.from_loss(lambda x, y: x**2 + y**2, "bowl")
+    with pytest.raises(flowsim.InputError, match="has no step"):
+        flowsim.descend(bowl, [[1.0, 0.5]], "own", steps=5)
+    with pytest.raises(flowsim.InputError, match="own has no learning_rate"):
+        flowsim.OptimizerChoice.named("own", learning_rate=0.1)

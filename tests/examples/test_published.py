@@ -1,0 +1,52 @@
+"""The published numbers, from the models of examples/, and the table that the site shows."""
+
+import csv
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_SPEC = importlib.util.spec_from_file_location(
+    "published_models", ROOT / "benchmarks" / "published_models.py"
+)
+published = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(published)
+#: These follow hundreds of starts, or starts that take seconds to infinity.
+SLOW = {"simsiam", "value_softmax", "policy_gradient", "separable_logistic"}
+
+
+def table():
+    with published.TABLE.open(newline="") as file:
+        return {row["model"]: row for row in csv.DictReader(file)}
+
+
+def numbers(text):
+    return [float(part) for part in text.split(";")]
+
+
+def rows():
+    for row in published.PUBLISHED:
+        name = row.model.partition(":")[0]
+        yield pytest.param(row, id=name, marks=[pytest.mark.slow] * (name in SLOW))
+
+
+@pytest.mark.parametrize("row", [*rows()])
+def test_a_model_reproduces_the_number_of_its_paper(row):
+    ours = np.ravel(row.ours())
+    np.testing.assert_allclose(ours, row.theirs, rtol=0, atol=row.tolerance)
+    shown = table()[row.model.partition(":")[0]]
+    np.testing.assert_allclose(numbers(shown["ours"]), ours, rtol=1e-6, atol=row.tolerance)
+
+
+def test_the_table_holds_every_model_with_its_paper_and_its_number():
+    shown, files = table(), {path.stem for path in (ROOT / "examples").glob("*.py")}
+    assert set(shown) == files == {row.model.partition(":")[0] for row in published.PUBLISHED}
+    for row in published.PUBLISHED:
+        line = shown[row.model.partition(":")[0]]
+        assert (line["paper"], line["number"]) == (row.paper, row.quantity)
+        assert line["loss or field"] == row.formula
+        np.testing.assert_allclose(numbers(line["theirs"]), row.theirs, rtol=1e-6)
+        source = (ROOT / "examples" / f"{line['model']}.py").read_text()
+        assert row.paper in source
