@@ -38,7 +38,8 @@ FLOWSIM = {
     "chains": "errors kernels markov chain",
     "models": "errors labels curves arrays compiled elementary inheritance interface memory markov "
     "chain chains sources spec flow",
-    "training": "errors running labels arrays compiled elementary interface markov chain records "
+    "training": "errors running labels arrays compiled elementary interface markov chain sources "
+    "records "
     "models landscape",
     "reduction": "errors running labels arrays interface markov chain landscape flow",
     "scan": "errors running labels arrays interface markov chain sources spec records "
@@ -48,10 +49,12 @@ FLOWSIM = {
     "portraits": "errors labels curves arrays interface markov chain spec records landscape "
     "flow training scan boundary",
     "drawing": "errors records curves",
+    "exchange": "errors interface sources records",
     "explorer": "errors labels curves interface markov chain spec records models landscape flow "
     "scan portraits drawing",
     "cli": "errors version labels arrays notices compiled interface memory records markov chain "
-    "chains spec models landscape flow training scan boundary portraits drawing explorer",
+    "chains spec models landscape flow training scan boundary portraits drawing explorer "
+    "exchange",
 }
 #: Rooms of flowsim that may know full_model.
 ABOVE_FULL_MODEL = ("explorer", "cli")

@@ -12,6 +12,7 @@ import typer
 from flowsim.cli import options
 from flowsim.cli.output import echo, require_file
 from flowsim.cli.printer import Summary, as_text
+from flowsim.errors import InputError
 
 #: Attributes of a record printed first, and those printed last; all others come between.
 _FIRST = ("kind", "model", "p", "q", "regime")
@@ -28,6 +29,13 @@ class Info:
         Path,
         typer.Argument(metavar="RECORD", help="A record (.nc) or a checkpoint (.safetensors)."),
     ]
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            "--table", metavar="FILE",
+            help="Write the record's numbers for other tools: .csv, .parquet or .json.",
+        ),
+    ] = None  # fmt: skip
     as_json: options.Json = False
 
 
@@ -37,9 +45,17 @@ def info(given: Info) -> None:
     \b
     Example:
       flowsim info portrait_p0.5_q0.8.nc
+      flowsim info portrait_p0.5_q0.8.nc --table portrait.csv
     """
     path = given.file
     require_file(path)
+    if given.table is not None:
+        from flowsim.exchange.tables import write_table
+        from flowsim.records.netcdf import read_record
+
+        if given.table.exists():
+            raise InputError(f"{str(given.table)!r} exists: choose another name")
+        write_table(read_record(path), given.table)
     held = _checkpoint(path) if path.suffix == ".safetensors" else _record(path)
     held = {"file": str(path), **held}
     echo(json.dumps(held, indent=2) if given.as_json else as_text(held))

@@ -1,0 +1,57 @@
+"""A folder of safetensors files, one for each step of a run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from torch import Tensor
+
+from flowsim.errors import InputError
+
+
+class Checkpoint(NamedTuple):
+    """The weights of a run after so many steps.
+
+    Attributes:
+        step: the last number in the file's name.
+        weights: tensors by name.
+    """
+
+    step: int
+    weights: dict[str, Tensor]
+
+
+def read_checkpoints(folder: str | Path) -> list[Checkpoint]:
+    """The checkpoints of a folder in the order of their steps, such as ``step_200.safetensors``.
+
+    Raises:
+        InputError: no such folder, no such files in it, a name without a number, or a damaged file.
+
+    >>> import tempfile, torch
+    >>> from safetensors.torch import save_file
+    >>> from flowsim.exchange.checkpoints import read_checkpoints
+    >>> folder = tempfile.mkdtemp()
+    >>> for step in (0, 10):
+    ...     save_file({"w": torch.full((2,), float(step))}, f"{folder}/step_{step}.safetensors")
+    ...
+    >>> [(one.step, one.weights["w"].tolist()) for one in read_checkpoints(folder)]
+    [(0, [0.0, 0.0]), (10, [10.0, 10.0])]
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    files = sorted(Path(folder).glob("*.safetensors"))
+    if not files:
+        raise InputError(f"{str(folder)!r} is no folder with .safetensors files")
+    found = []
+    for file in files:
+        digits = re.findall(r"\d+", file.stem)
+        if not digits:
+            raise InputError(f"the name {file.name!r} says no step, as step_200.safetensors does")
+        try:
+            found.append(Checkpoint(int(digits[-1]), load_file(file)))
+        except (SafetensorError, OSError) as error:
+            raise InputError(f"{str(file)!r} is no safetensors file: {error}") from None
+    return sorted(found, key=lambda checkpoint: checkpoint.step)

@@ -1,0 +1,71 @@
+"""A model of a loss that is written in JAX."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flowsim.errors import InputError
+from flowsim.interface import Model
+from flowsim.sources import check_coordinates
+
+
+def from_jax(formula: Callable[..., Any], name: str = "", metric: tuple[float, ...] = ()) -> Model:
+    """A model of a formula in JAX, differentiated by JAX in float64.
+
+    Args:
+        formula: the loss as a function of the coordinates, each a scalar, in ``jax.numpy``; what
+            has a default is a constant.
+        name: of the model; by default that of the function.
+        metric: the diagonal of G; by default ones.
+
+    Raises:
+        InputError: JAX is not installed, or the function has no arguments without a default.
+
+    >>> from flowsim.exchange.jax_loss import from_jax  # doctest: +SKIP
+    >>> well = from_jax(lambda x, y: (x**2 - 1) ** 2 / 4 + y**2 / 2, "well")  # doctest: +SKIP
+    >>> well.gradient([[2.0, 1.0]])  # doctest: +SKIP
+    array([[6., 1.]])
+    """
+    try:
+        import jax
+    except ImportError:
+        raise InputError("a loss in JAX needs jax: pip install 'flowsim-lab[jax]'") from None
+    arguments = inspect.signature(formula).parameters.values()
+    coordinates = tuple(a.name for a in arguments if a.default is a.empty)
+    title = name or getattr(formula, "__name__", "formula").strip("<>")
+    check_coordinates(title, coordinates)
+
+    def row(theta: Any) -> Any:
+        return formula(*theta)
+
+    def method(function: Callable[..., Any], order: int) -> Callable[..., Tensor]:
+        each = jax.jit(jax.vmap(function))
+
+        def of_rows(self: Model, theta: Tensor) -> Tensor:
+            k = theta.shape[-1]
+            rows = theta.detach().cpu().numpy().reshape(-1, k)
+            size = 1 << max(len(rows) - 1, 0).bit_length()  # JAX compiles for each number of rows
+            padded = np.concatenate([rows, np.zeros((size - len(rows), k))])
+            with jax.enable_x64(True):
+                values = np.array(each(padded))[: len(rows)]
+            return torch.from_numpy(values).to(theta).reshape(*theta.shape[:-1], *[k] * order)
+
+        return of_rows
+
+    own: dict[str, Any] = {
+        "coordinates": coordinates,
+        "loss": method(row, 0),
+        "gradient": method(jax.grad(row), 1),
+        "hessian": method(jax.hessian(row), 2),
+        "__module__": formula.__module__,
+        "__doc__": title,
+    }
+    kind = type(title, (Model,), own | ({"metric": metric} if metric else {}))
+    model: Model = kind()
+    return model

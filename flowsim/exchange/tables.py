@@ -1,0 +1,87 @@
+"""Records as tables for other tools: CSV, parquet, and JSON of all numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from flowsim.errors import InputError
+from flowsim.records.netcdf import write_atomically
+
+SUFFIXES = (".csv", ".parquet", ".json")
+
+
+def write_table(record: xr.Dataset, path: str | Path) -> None:
+    """Write a record for another tool: .csv, .parquet or .json by the suffix.
+
+    A table has a row for each place of the variables that share the most dimensions of ``label``,
+    or of the largest variable, with labels by name. JSON has every variable with its dimensions.
+
+    Args:
+        record: any record, such as ``read_record`` returns.
+        path: where to write; an existing file is replaced.
+
+    Raises:
+        InputError: another suffix, or parquet without pyarrow.
+
+    >>> import flowsim
+    >>> from flowsim.exchange.tables import write_table
+    >>> model, axis = flowsim.model("canonical", 0.5, 0.8), flowsim.cell_centres(-2, 2, 4)
+    >>> write_table(flowsim.scan_basins(model, {"e": axis, "w": axis}), "/tmp/scan.csv")
+    >>> open("/tmp/scan.csv").readline().split(",")[:3]
+    ['e', 'w', 'label']
+    """
+    path = Path(path)
+    if path.suffix not in SUFFIXES:
+        raise InputError(f"a table ends in {', '.join(SUFFIXES)}, not {path.name!r}")
+    if path.suffix == ".json":
+        text = json.dumps(_all_numbers(record), ensure_ascii=False)
+        write_atomically(path, lambda place: Path(place).write_text(text + "\n"))
+        return
+    table = _table(record)
+    if path.suffix == ".csv":
+        write_atomically(path, partial(table.to_csv, index=False))
+        return
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise InputError("parquet needs pyarrow: pip install 'flowsim-lab[parquet]'") from None
+    write_atomically(path, partial(table.to_parquet, index=False))
+
+
+def _named(variable: xr.DataArray) -> xr.DataArray:
+    """Flags by their names; everything else as it is."""
+    names = str(variable.attrs.get("flag_meanings", "")).split()
+    if not names:
+        return variable
+    return variable.copy(data=np.array(names, dtype=object)[variable.to_numpy()])
+
+
+def _table(record: xr.Dataset) -> Any:
+    """The rows of a record, a pandas DataFrame."""
+    largest = "label" if "label" in record else max(record.data_vars, key=lambda n: record[n].size)
+    dims = set(record[largest].dims)
+    kept = [name for name in record.data_vars if set(record[name].dims) <= dims]
+    part = record[kept].map(_named)
+    return part.to_dataframe(dim_order=list(record[largest].dims)).reset_index()
+
+
+def _all_numbers(record: xr.Dataset) -> dict[str, Any]:
+    def plain(value: Any) -> Any:
+        value = value.tolist() if hasattr(value, "tolist") else value
+        if isinstance(value, (list, tuple)):
+            return [plain(one) for one in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    variables = {
+        str(name): {"dims": list(map(str, variable.dims)), "values": plain(_named(variable).values)}
+        for name, variable in {**record.coords, **record.data_vars}.items()
+    }
+    attributes = {str(name): plain(value) for name, value in record.attrs.items()}
+    return {"attributes": attributes, "variables": variables}

@@ -1,0 +1,99 @@
+"""The page on objects of other tools: its blocks run, and what comes out is right."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import flowsim
+from flowsim.exchange.checkpoints import read_checkpoints
+from flowsim.exchange.tables import write_table
+
+PAGE = (Path(__file__).parents[2] / "docs" / "exchange.md").read_text()
+SECTIONS = dict(re.findall(r"^## (.+?)\n.*?```python\n(.*?)```", PAGE, flags=re.M | re.S))
+NEEDS = {"A HookedTransformer": "transformer_lens", "A loss in JAX": "jax"}
+
+
+def well(x, y, g=0.2):
+    return (x**2 - 1) ** 2 / 4 + y**2 / 2 + g * x
+
+
+def quick_record():
+    side = flowsim.cell_centres(-1.5, 1.5, 4)
+    return flowsim.scan_basins(flowsim.from_loss(well), {"x": side, "y": side})
+
+
+@pytest.mark.parametrize("section", sorted(SECTIONS))
+@pytest.mark.filterwarnings("ignore")
+def test_a_block_of_the_page_runs(section, tmp_path, monkeypatch, capsys):
+    if section in NEEDS:
+        pytest.importorskip(NEEDS[section])
+    code = SECTIONS[section]
+    assert sum(bool(line.strip()) for line in code.splitlines()) <= 14
+    monkeypatch.chdir(tmp_path)
+    exec(code, {"__name__": "pasted"})
+    assert "False" not in capsys.readouterr().out
+
+
+def test_a_loss_in_jax_has_its_gradient_hessian_and_ends():
+    pytest.importorskip("jax")
+    from flowsim.exchange.jax_loss import from_jax
+
+    ours, same = from_jax(well), flowsim.from_loss(well)
+    theta = np.random.default_rng(0).normal(size=(7, 2))
+    for name in ("loss", "gradient", "hessian"):
+        found, known = getattr(ours, name)(theta), getattr(same, name)(theta)
+        np.testing.assert_allclose(found, known, rtol=0, atol=1e-13)
+    found, known = (flowsim.find_limits(model, theta) for model in (ours, same))
+    assert (found.label == known.label).all()
+    np.testing.assert_allclose(found.theta, known.theta, rtol=0, atol=1e-9)
+
+
+def test_a_table_has_a_row_for_every_start_with_labels_by_name(tmp_path):
+    record = quick_record()
+    write_table(record, tmp_path / "scan.csv")
+    table = pandas.read_csv(tmp_path / "scan.csv")
+    assert len(table) == record["label"].size and {"x", "y", "label", "limit_x"} <= {*table}
+    names = record["label"].attrs["flag_meanings"].split()
+    first = record["label"].transpose("x", "y")[0, 0].item()
+    row = table[(table.x == record.x[0].item()) & (table.y == record.y[0].item())]
+    assert row["label"].item() == names[first]
+
+
+def test_json_has_every_number_of_a_record_and_no_nan(tmp_path):
+    record = quick_record()
+    record["limit_x"][0, 0] = np.nan
+    write_table(record, tmp_path / "scan.json")
+    found = json.loads((tmp_path / "scan.json").read_text())
+    assert set(found["variables"]) == set(map(str, record.variables))
+    assert found["variables"]["limit_x"]["values"][0][0] is None
+    assert found["attributes"]["kind"] == "scan"
+
+
+def test_parquet_is_the_same_table(tmp_path):
+    pytest.importorskip("pyarrow")
+    record = quick_record()
+    for suffix in ("csv", "parquet"):
+        write_table(record, tmp_path / f"scan.{suffix}")
+    table = pandas.read_parquet(tmp_path / "scan.parquet")
+    assert (table["label"] == pandas.read_csv(tmp_path / "scan.csv")["label"]).all()
+    table[["x", "y"]].to_parquet(tmp_path / "history.parquet")
+    flowsim.draw(record, paths=tmp_path / "history.parquet")
+
+
+def test_checkpoints_are_in_the_order_of_their_steps_and_faults_one_sentence(tmp_path):
+    with pytest.raises(flowsim.InputError, match="no folder with"):
+        read_checkpoints(tmp_path)
+    for step in (100, 20, 3):
+        save_file({"w": torch.full((2,), float(step))}, tmp_path / f"step_{step}.safetensors")
+    assert [one.step for one in read_checkpoints(tmp_path)] == [3, 20, 100]
+    (tmp_path / "step_7.safetensors").write_text("nothing")
+    with pytest.raises(flowsim.InputError, match="is no safetensors file"):
+        read_checkpoints(tmp_path)
+    with pytest.raises(flowsim.InputError, match="a table ends in"):
+        write_table(quick_record(), tmp_path / "scan.xls")
