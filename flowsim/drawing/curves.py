@@ -24,6 +24,7 @@ from flowsim.drawing.style import (
     figure_of,
     name_of,
     optimizer_caption,
+    percent,
     points,
     subtitle_of,
     title_of,
@@ -63,8 +64,20 @@ def draw_gaussian(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
     else:
         draw_probability(record, ax)
     chain = [line for line in subtitle_of(record) if not line.startswith("(")]  # no remarks
-    lines = [f"{title_of(record)}, Gaussian starts", *chain]
+    lines = [f"{title_of(record)}, Gaussian starts", *_advice(record), *chain]
     return canvas.finish(lines, ax.get_legend_handles_labels()[0], columns=1)
+
+
+def _advice(record: xr.Dataset) -> list[str]:
+    """Which σ reaches the least loss most often, and with what chance."""
+    a = record.attrs
+    if not a.get("best_chance"):
+        return []
+    chance, low, high = (
+        percent(round(1e4 * float(a[f"best_{name}"])), 10**4) for name in ("chance", "low", "high")
+    )
+    best = f"$\\sigma$ = {a['best_sigma']:.3g} is best"
+    return [f"{best}: {chance} ({low} to {high}) reach the least loss"]
 
 
 def _draw_shares(record: xr.Dataset, ax: Axes) -> None:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from flowsim.drawing.boundary_lines import draw_refined
 from flowsim.drawing.comparison import draw_comparison
 from flowsim.drawing.curves import draw_gaussian, draw_training
+from flowsim.drawing.optimizers import draw_optimizers
 from flowsim.drawing.overlay import Paths, with_paths
 from flowsim.drawing.plane import draw_portrait
 from flowsim.drawing.scan_map import check_grid, draw_scan
@@ -101,6 +102,7 @@ def draw(
         "gaussian": draw_gaussian,
         "comparison": draw_comparison,
         "training": draw_training,
+        "optimizers": draw_optimizers,
     }
     if kind not in others:
         raise InputError(f"records of kind {kind} are not drawn; known are portrait, "

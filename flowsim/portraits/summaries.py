@@ -48,6 +48,7 @@ def summarize(record: xr.Dataset) -> dict[str, Any]:
         "gaussian": gaussian_summary,
         "comparison": comparison_summary,
         "training": training_summary,
+        "optimizers": optimizers_summary,
     }
     if not isinstance(record, xr.Dataset):
         raise InputError(
@@ -257,6 +258,7 @@ def gaussian_summary(record: xr.Dataset) -> dict[str, Any]:
         **{f"{kind}s": {str(name): record[kind].sel(basin=name).to_numpy()
                         for name in record["basin"].to_numpy()}
            for kind in ("share", "trained_share") if kind in record},
+        **_starting_with(record, "best_"),
     }  # fmt: skip
 
 
@@ -342,4 +344,27 @@ def training_summary(record: xr.Dataset) -> dict[str, Any]:
         "loss": [x if np.isfinite(x) else None for x in final.tolist()],
         "loss_is": record.attrs["loss_is"],
         "not_finite": int((record["finite"] == 0).sum()),
+    }
+
+
+def optimizers_summary(record: xr.Dataset) -> dict[str, Any]:
+    """The share of starts that each optimizer brings elsewhere than the flow, and to each end."""
+    names = str(record["label"].attrs["flag_meanings"]).split()
+    counts = {
+        str(who): np.bincount(record["label"].sel(follower=who).to_numpy().ravel(),
+                              minlength=len(names))
+        for who in record["follower"].to_numpy()
+    }  # fmt: skip
+    cells = int(record["elsewhere"].size)
+    shares = {who: {n: int(c) / cells for n, c in zip(names, found, strict=True) if c}
+              for who, found in counts.items()}  # fmt: skip
+    others = {str(who): float(share) for who, share in
+              zip(record["follower"].to_numpy(), record["share_elsewhere"].to_numpy(), strict=True)
+              if who != "flow"}  # fmt: skip
+    return {
+        "model": record.attrs["model"],
+        "cells": cells,
+        "elsewhere_than_flow": others,
+        "cells_all_agree": int((record["elsewhere"] == 0).sum()),
+        "shares": shares,
     }

@@ -27,6 +27,8 @@ SMALLEST_SIGMA, LARGEST_SIGMA = 1e-12, 1e3
 
 #: Nearer to the separatrix than this in energy, a label may be unresolved but counts as no error.
 _ENERGY_BAND = 1e-9
+#: Ends share the least loss if theirs is above it by at most this part of the range of losses.
+_ALIKE = 1e-6
 
 
 @checks_model
@@ -49,6 +51,9 @@ def gaussian_record(
     states, is only compared with what the flow found. A seed draws the same (e, w) for every model
     without attention. Of the induction model (α, β) is drawn, and there is no integral. Of a model
     of one's own all coordinates are drawn, and every end that is found has its share.
+
+    Attributes ``best_sigma``, ``best_chance``, ``best_low`` and ``best_high`` say which σ reaches
+    the least loss most often, judged by the lower end of Wilson's interval, and with what chance.
 
     Args:
         model: any tied model whose bias is minimised out or, in the rank-one model, starts there;
@@ -117,6 +122,7 @@ def gaussian_record(
         "seed": seed,
         **options.attributes(),
         "unresolved": int(record["count_unresolved"].sum()),
+        **_advice(codes, sigmas, ends),
     }
     if optimizer is not None:
         record.attrs |= optimizer.attributes()
@@ -180,6 +186,27 @@ def _with_all_shares(
         text = f"share of the starts that end at the first end: {ends.found[0].name}"
         record["fraction"].attrs["long_name"] = text
     return record
+
+
+def _advice(codes: Tensor, sigmas: np.ndarray, ends: Ends) -> dict[str, float]:
+    """The σ that reaches the least loss most often, by the lower end of the interval, and how."""
+    losses = np.array([end.loss for end in ends.found])
+    if ends.named:
+        best = [int(Label.GLOBAL_MINIMUM)]
+    elif np.isfinite(losses).any():
+        least, most = np.nanmin(losses), np.nanmax(losses)
+        best = [i + 1 for i, x in enumerate(losses) if x - least <= _ALIKE * (most - least)]
+    else:
+        return {}
+    reached = np.isin(codes.numpy(), best).sum(1)
+    low, high = wilson_interval(reached, codes.shape[1])
+    at = int(np.argmax(low))
+    return {
+        "best_sigma": float(sigmas[at]),
+        "best_chance": float(reached[at] / codes.shape[1]),
+        "best_low": float(low[at]),
+        "best_high": float(high[at]),
+    }
 
 
 def _beside_the_integral(record: xr.Dataset, integral: Integral) -> xr.Dataset:

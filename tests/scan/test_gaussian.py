@@ -248,3 +248,23 @@ REFERENCE_AT_TWO = next(
 def test_bad_input_is_one_sentence(tmp_path, arguments, word):
     assert_refused(run("gaussian", *arguments, cwd=tmp_path), word)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_record_says_which_sigma_is_best_and_with_what_chance():
+    """The hilltop of ¼(x² − 1)² + 0.3x is at x = 0.34: all of σ = 0.05 falls to the lower left."""
+    import flowsim
+
+    well = flowsim.from_loss(lambda x, y: (x**2 - 1) ** 2 / 4 + y**2 / 2 + 0.3 * x, "well")
+    record = flowsim.gaussian_record(well, [0.05, 0.5, 3.0], samples=200)
+    best = {name: record.attrs[f"best_{name}"] for name in ("sigma", "chance", "low", "high")}
+    assert best["sigma"] == 0.05 and best["chance"] == 1 and best["low"] > 0.97
+    assert flowsim.summarize(record)["best_sigma"] == 0.05
+    assert "is best" in flowsim.draw(record).axes[0].get_title()
+
+
+def test_ends_of_the_least_loss_count_together():
+    import flowsim
+
+    well = flowsim.from_loss(lambda x, y: (x**2 - 1) ** 2 / 4 + y**2 / 2, "well")
+    record = flowsim.gaussian_record(well, [0.5, 2.0], samples=50)
+    assert record.attrs["best_chance"] == 1 and len(record["basin"]) == 3

@@ -51,6 +51,12 @@ class Portrait(ModelFigure, Tolerances):
         option(OPTIMIZER, "S", "Seed of the batches and of the nudge.",
                min=0, max=options.MAX_SEED),
     ] = 0  # fmt: skip
+    compare_optimizers: Annotated[
+        bool,
+        flag(OPTIMIZER, "--compare-optimizers", "Follow every start by the flow, gd, momentum, "
+             "Adam, AdamW and sign descent, and draw where they end differently; --steps and "
+             "--learning-rate are of all."),
+    ] = False  # fmt: skip
     energy: Annotated[bool, flag(OUTPUT, "--energy", "Draw contours of the energy.")] = False
     show: Annotated[
         Literal["label", "hitting_time"],
@@ -85,6 +91,7 @@ def portrait(given: Portrait) -> None:
       flowsim portrait --p 0.5 --q 0.8 --model rank-one --length 8
       flowsim portrait --p 0.5 --q 0.8 --model uniform --length 1024 --fix a=0.5
       flowsim portrait --p 0.5 --q 0.8 --model rank-one --optimizer adamw
+      flowsim portrait --p 0.5 --q 0.8 --compare-optimizers --resolution 32
       flowsim portrait --p 0.5 --q 0.8 --points starts.csv
       flowsim portrait --model induction --length 9
       flowsim portrait --model mine.py:DoubleWell --window x=-2:2,y=-2:2
@@ -96,7 +103,7 @@ def portrait(given: Portrait) -> None:
         return
     spec = given.spec()
     _check(given)
-    view = ["3d"] if given.view == "3d" else []
+    view = ["3d"] if given.view == "3d" else ["optimizers"] * given.compare_optimizers
     import torch
 
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down
@@ -106,13 +113,26 @@ def portrait(given: Portrait) -> None:
     chosen = vars(model).get("shown", ())  # axes other than the model's usual ones
     figure, stored = given.files_of("portrait", *view, *chosen)
     _check_plane(given, model)
-    record = _space(given, model) if given.view == "3d" else _plane(given, model)
-    summary = write_figure(record, figure, stored, **given.look())
+    if given.compare_optimizers:
+        summary = write_figure(_optimizers(given, model), figure, stored)
+    else:
+        record = _space(given, model) if given.view == "3d" else _plane(given, model)
+        summary = write_figure(record, figure, stored, **given.look())
     report(summary, {"figure": figure, "record": stored}, given)
 
 
 def _check(given: Portrait) -> None:
     """Options that must or must not come together."""
+    if given.compare_optimizers:
+        names = ("optimizer", "momentum", "beta1", "beta2", "weight_decay", "d", "nudge", "rtol",
+                 "overlay", "points", "confirm", "energy", "no_orbits")  # fmt: skip
+        other = [name for name in names if getattr(given, name, None)]
+        if other or given.view == "3d":
+            raise InputError(
+                "--compare-optimizers goes with --window, --fix, --resolution, --steps and "
+                "--learning-rate alone"
+            )
+        return
     given.check_optimizer(given.model, given.rtol, given.atol, given.integrator)
     if given.optimizer is None and given.seed:
         raise InputError("--seed goes with --optimizer: nothing else here is random")
@@ -174,6 +194,21 @@ def _plane(given: Portrait, model: Model) -> xr.Dataset:
             model, given.w_range, given.e_range, resolution, given.rtol, given.atol, given.fixed(),
             meter.advance, given.integrator, given.confirm, meter.then, window=given.window,
             optimizer=optimizer, device=given.device, starts=starts, max_steps=given.max_steps,
+        )  # fmt: skip
+
+
+def _optimizers(given: Portrait, model: Model) -> xr.Dataset:
+    from flowsim.portraits.optimizers import compare_optimizers
+
+    resolution = given.resolution or min(model.plane.resolution, 48)
+    window = {**(given.window or {})}
+    for name, side in (("w", given.w_range), ("e", given.e_range)):
+        window |= {} if side is None else {name: side}
+    full = {**model.plane.window, **window} if window else None
+    with progress(resolution**2, "starts", given.quiet) as meter:
+        return compare_optimizers(
+            model, full, given.fixed(), resolution, given.learning_rate, given.steps or 3000,
+            meter.advance, meter.then,
         )  # fmt: skip
 
 

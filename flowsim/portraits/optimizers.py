@@ -1,0 +1,141 @@
+"""Where the flow and several optimizers end from the same starts, in one record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+
+from flowsim.flow.options import SolverOptions, Stage
+from flowsim.flow.orbits import find_limits, limits_by
+from flowsim.interface import Model, checks_model
+from flowsim.labels import Label
+from flowsim.landscape.ends import Ends
+from flowsim.records.attributes import described, held_attributes, provenance
+from flowsim.records.model_attributes import model_attributes
+from flowsim.records.netcdf import flags
+from flowsim.scan.follow import names_of_codes
+from flowsim.scan.starts import cell_centres
+from flowsim.training.descent import descend
+from flowsim.training.optimizer_choice import OptimizerChoice
+from flowsim.training.trained import Trained
+
+#: The optimizers with their usual rates. Sign descent is Adam without means.
+COMPARED: dict[str, tuple[str, float, dict[str, Any]]] = {
+    "gd": ("gd", 0.1, {}),
+    "momentum": ("momentum", 0.1, {}),
+    "adam": ("adam", 0.01, {}),
+    "adamw": ("adamw", 0.01, {}),
+    "sign": ("adam", 0.01, {"beta1": 0.0, "beta2": 0.0, "epsilon": 1e-12}),
+}
+
+#: Runs that stay within this part of their largest coordinate of an end are at it.
+_ABOUT = 0.02
+
+
+@checks_model
+def compare_optimizers(
+    model: Model,
+    window: Mapping[str, tuple[float, float]] | None = None,
+    fixed: Mapping[str, float] | None = None,
+    resolution: int = 48,
+    learning_rate: float | None = None,
+    steps: int = 3000,
+    progress: Callable[[int], object] | None = None,
+    stage: Stage | None = None,
+) -> xr.Dataset:
+    """Where gradient flow, gd, momentum, Adam, AdamW and sign descent end from the same starts.
+
+    Args:
+        model: any model.
+        window, fixed, resolution: as of ``portrait_record``.
+        learning_rate: of all optimizers; by default 0.1 of gd and momentum, else 0.01.
+        steps: of each optimizer.
+        progress: called with the number of starts done by the flow.
+        stage: called before each optimizer, as of ``portrait_record``.
+
+    A run that keeps going within 2 % of its size about an end, as sign descent does, counts there.
+
+    Returns:
+        Dataset over (follower, y, x) with ``label``; ``elsewhere``, how many optimizers end
+        elsewhere than the flow; and ``share_elsewhere`` (follower), the share of the starts decided
+        by both that end elsewhere than the flow.
+
+    Raises:
+        InputError: a window or fixed values that the plane does not have, or bad numbers.
+
+    >>> import flowsim
+    >>> from flowsim.portraits.optimizers import compare_optimizers
+    >>> well = flowsim.from_loss(lambda x, y: (x**2 - 1) ** 2 / 4 + y**2 / 2, "well")
+    >>> record = compare_optimizers(well, {"x": (-2, 2), "y": (-1, 1)}, resolution=4, steps=500)
+    >>> record["share_elsewhere"].sel(follower="gd").item()
+    0.0
+    """
+    model = model.with_axes(*(window or ()))
+    plane = model.plane
+    held = plane.hold(fixed)
+    sides = {name: (window or plane.window)[name] for name in (plane.x, plane.y)}
+    y, x = (cell_centres(*sides[name], resolution) for name in (plane.y, plane.x))
+    theta = plane.grid(x, y, held).reshape(-1, len(model.coordinates))
+    choices = {
+        name: OptimizerChoice.named(
+            optimizer, steps=steps, learning_rate=learning_rate or rate, loss="population", **more
+        ).on(model)
+        for name, (optimizer, rate, more) in COMPARED.items()
+    }
+    ends = Ends(model)
+    limits = limits_by(model, theta, SolverOptions(progress=progress))
+    codes = [ends.codes(limits.label, limits.theta, limits.loss)]
+    for name, choice in choices.items():
+        counted = None if stage is None else stage(f"steps of {name}", len(theta) * steps)
+        found = descend(model, theta, choice, counted)
+        _settle(model, found)
+        codes.append(ends.codes(found.label, found.theta, found.loss))
+    label = torch.stack([code.int() for code in codes]).reshape(-1, len(y), len(x)).numpy()
+    names = names_of_codes(ends, label)
+    known = (label[1:] > 0) & (label[0] > 0)
+    other = known & (label[1:] != label[0])
+    share = other.sum((1, 2)) / np.maximum(known.sum((1, 2)), 1)
+    record = xr.Dataset(
+        {
+            "label": (("follower", plane.y, plane.x), label, flags(names, label.dtype)),
+            "elsewhere": (
+                (plane.y, plane.x), other.sum(0).astype("i4"),
+                {"long_name": "optimizers that end elsewhere than the flow"},
+            ),
+            "share_elsewhere": (
+                "follower", np.concatenate([[0.0], share]),
+                {"long_name": "share of the starts that end elsewhere than by the flow"},
+            ),
+        },
+        {"follower": ["flow", *choices], plane.y: y, plane.x: x},
+    )  # fmt: skip
+    settings: dict[str, object] = {
+        "kind": "optimizers",
+        "axes": (plane.x, plane.y),
+        **model_attributes(model),
+        **held_attributes(held),
+        **{f"{name}_range": side for name, side in sides.items()},
+        "resolution": resolution,
+        "steps": steps,
+        **{f"learning_rate_{name}": c.recipe.learning_rate for name, c in choices.items()},
+        **ends.attributes(),
+    }
+    return described(record.assign_attrs(provenance(settings)), model.long_names)
+
+
+def _settle(model: Model, found: Trained) -> None:
+    """Give runs that keep going about an end of the flow that end, as sign descent's all do."""
+    going = (found.label == Label.PERIODIC) | (found.label == Label.BOUNDED)
+    going |= found.label == Label.UNRESOLVED
+    rows = (going & found.theta.isfinite().all(1)).nonzero()[:, 0]
+    if not len(rows) or not len(found.largest):
+        return
+    limits = find_limits(model, found.theta[rows])
+    away = (limits.theta - found.theta[rows]).abs().amax(1)
+    near = (away <= _ABOUT * found.largest[rows]) & (limits.label != Label.UNRESOLVED)
+    for name in ("label", "theta", "loss"):
+        getattr(found, name)[rows[near]] = getattr(limits, name)[near]
