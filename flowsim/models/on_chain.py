@@ -24,6 +24,15 @@ from flowsim.models.canonical.basins import minima_curve
 from flowsim.models.canonical.gaussian_integral import gaussian_limits, gaussian_probability
 
 
+def require_first_order(chain: BinaryChain) -> None:
+    """InputError for what is seen of a hidden process: attention reads more than one symbol."""
+    if isinstance(chain, SeenChain):
+        raise InputError(
+            "with attention the past of a hidden process counts, not its neighbours alone: take a "
+            "model without attention, or memory"
+        )
+
+
 def unigram_logit(chain: BinaryChain) -> float:
     """log(π₁/π₀)."""
     return math.log(chain.p / chain.q)

@@ -131,7 +131,8 @@ class PopulationLoss:
             parts = [forward(self.arch, plain, self.tokens[c]) for c in self._chunks(ensemble)]
         free = torch.cat(parts, dim=-2)
         law, targets = (self.law, self.targets) if ensemble else (self.law[0], self.targets[0])
-        high = free.abs().amax((-2, -1)) + 1 + float(targets.logit().abs().max())
+        steepest = float(targets.logit().abs().nan_to_num(posinf=750.0).max())  # where one is sure
+        high = free.abs().amax((-2, -1)) + 1 + steepest
         low = -high
         for _ in range(200):
             middle = (low + high) / 2

@@ -107,6 +107,22 @@ def test_descent_of_all_weights_is_descent_of_four_numbers():
         assert (weights[name] - wanted).abs().max() < 1e-12, name
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("p, flip, states", [(0.9, 0.2, 2), (0.1, 0.2, 2), (0.1, 0.15, 3),
+                                             (0.9, 0.15, 3)])  # fmt: skip
+def test_two_hundred_lifted_layers_train_as_four_numbers_do(p, flip, states):
+    found, steps = MemoryModel(p, flip, states, 3, 2, "positive"), 300
+    theta = torch.from_numpy(np.random.default_rng(0).normal(0, 0.8, (200, 4)))
+    arch = Architecture(states, 3, hidden=2 * states, states=states, output="states",
+                        attention="ssm", decay="positive")  # fmt: skip
+    settings = RunSettings(arch, Recipe("gd", steps=steps, learning_rate=0.1), data=found.process,
+                           seeds=tuple(range(200)), init="given")  # fmt: skip
+    record, _ = train(settings, initial=lift_states(theta, arch))
+    for _ in range(steps):
+        theta = theta - 0.1 * found.gradient(theta) / torch.tensor(found.metric)
+    assert np.abs(record.loss[-1].values - found.loss(theta).numpy()).max() < 1e-9
+
+
 def test_flips_and_mess3_are_its_sources():
     for name, numbers, given in [
         ("flips", {"p": 0.9, "q": 0.9, "epsilon": 0.2}, (0.9, 0.2, 2)),

@@ -25,7 +25,7 @@ from flowsim.interface import CompiledModel, accepts_theta
 from flowsim.labels import Label
 from flowsim.models.autograd import Gradient, Hessian, Loss
 from flowsim.models.bias import best_shifts
-from flowsim.models.on_chain import OnChain
+from flowsim.models.on_chain import OnChain, require_first_order
 from flowsim.models.past_law import check_length
 from flowsim.models.rank_one import rows
 from flowsim.models.rank_one.attention import rows as attention_rows
@@ -87,6 +87,8 @@ class RankOneModel(OnChain):
     def __init__(
         self, chain: BinaryChain, length: int, attention: bool = False, tied: bool = True
     ) -> None:
+        if attention:
+            require_first_order(chain)
         self.chain, self.attention, self.tied = chain, attention, tied
         self.length, self.slow = check_length(length, _BYTES if attention else 0), attention
         count = self.length if attention else 1

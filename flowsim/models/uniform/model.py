@@ -21,7 +21,7 @@ from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.interface import CompiledModel
 from flowsim.models.autograd import Gradient, Hessian, Loss
-from flowsim.models.on_chain import AttentionPlane, OnChain
+from flowsim.models.on_chain import AttentionPlane, OnChain, require_first_order
 from flowsim.models.past_law import check_length, running_mean_law
 from flowsim.models.uniform.table import LawTable, law_table
 from flowsim.models.uniform.termination import rows_of
@@ -67,6 +67,7 @@ class AttentionModel(OnChain):
     ) -> None:
         if bias not in ("optimal", "dynamic"):
             raise InputError(f'bias must be "optimal" or "dynamic", not {bias!r}')
+        require_first_order(chain)
         self.chain, self.length, self.compress = chain, check_length(length), compress
         running_mean_law(chain, self.length)
         self.dynamic_bias = bias == "dynamic"
