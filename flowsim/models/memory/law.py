@@ -8,7 +8,6 @@ import numpy as np
 
 from flowsim.chains.hidden import HiddenMarkovProcess
 from flowsim.errors import InputError
-from flowsim.kernels import probability
 from flowsim.markov import SymmetricChain
 
 #: The most words that begin with 0 and are enumerated: N ≤ 17 of two symbols, 11 of three.
@@ -29,9 +28,10 @@ def hidden_symmetric(states: int, p: float, flip: float) -> HiddenMarkovProcess:
     0.857719
     """
     chain = SymmetricChain(states, p)
-    chance = 0.0 if flip == 0 else probability("flip", flip)
-    emission = np.full((states, states), chance / (states - 1))
-    np.fill_diagonal(emission, 1 - chance)
+    if isinstance(flip, bool) or not isinstance(flip, (int, float)) or not 0 <= flip < 1:
+        raise InputError(f"flip must be a number from 0 up to, but not, 1, not {flip!r}")
+    emission = np.full((states, states), flip / (states - 1))
+    np.fill_diagonal(emission, 1 - flip)
     return HiddenMarkovProcess.from_emission(chain.kernel, emission)
 
 
