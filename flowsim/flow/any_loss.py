@@ -47,6 +47,9 @@ _TRAPPED, _NEAR_PLANE, _TOGETHER = 1e-13, math.log(1e-6), 1e-3
 #: A speed this many times one met before means that a saddle was passed; a row that passed one so
 #: near, in units of its chart, is in doubt.
 _PASSED, _DOUBTFUL = 3.0, 1e-3
+#: A row of a gradient flow that has become this many times faster, next to a saddle first, may
+#: take this many times the steps.
+_LEFT_SADDLE, _MORE = 1e20, 2
 #: After so many very short steps a row creeps along a kink; on the way to times it may for longer.
 _CREEPING, _CREEPING_LONG = 200, 2000
 #: No row takes longer, in units of the time in which it would move by its own size at first.
@@ -472,7 +475,9 @@ def follow(
     drifts = torch.zeros_like(why)  # for how many steps rows were slow, and yet not at rest
     # the flow of a loss cannot come back
     circles = _Circles(model, state, start, steps.most) if _is_field(model) else None
-    for attempt in range(steps.most + 1):
+    begun = state.fastest.new_zeros(len(start))
+    begun[state.index] = state.fastest
+    for attempt in range(_MORE * steps.most + 1):
         # a row that was found to drift is looked at again when its time has grown tenfold
         looks = drifts[state.index] == 0
         if growth is not None:
@@ -493,7 +498,11 @@ def follow(
                 reason[rows[settles]] = _SETTLED
         if circles is not None:
             reason = circles.reason(state.index, reason)
-        given_up = (state.short > _CREEPING) | (attempt == steps.most)
+        most = attempt == _MORE * steps.most
+        if attempt >= steps.most and not most:
+            sped_up = state.fastest > _LEFT_SADDLE * begun[state.index]
+            most = ~sped_up if circles is None else True
+        given_up = (state.short > _CREEPING) | most
         if growth is not None and attempt > _PATIENT:
             given_up |= growth.escapes[state.index]
         given_up &= reason == _GOING
@@ -503,8 +512,7 @@ def follow(
             index, trapped = state.index[done], reason[done] == Rule.TRAPPED_BY_PLANE
             if growth is not None:
                 last = state.some(done & (reason == _NOT_FINITE))
-                motion = model.field(last.theta), model.jacobian(last.theta)
-                growth.stuck(last.index, last.theta, *motion, last.time)
+                growth.stuck(model, last.index, last.theta, last.time)
             why[index], attempts[index] = reason[done], attempt
             revives[index] = state.revives()[done]
             theta[index] = torch.where(falls[done], 0.0, state.theta[done])

@@ -36,8 +36,8 @@ _PART = 1e-3
 #: A growth like this power of time, or less, is known before the steps are spent.
 _SLOW, _LEAST = 0.5, 1e-3
 #: A row has blown up when it would double in this part of its time, like (T − t)^(−1/(p−1)) with p
-#: up to the second.
-_AT_ONCE, _DEGREE = 1e-9, 40.0
+#: up to the second; or like an exponential, looked at when its speed is this many times e-fold.
+_AT_ONCE, _DEGREE, _FOLDS = 1e-9, 40.0, 3.0
 
 
 class Growth:
@@ -48,7 +48,7 @@ class Growth:
         turned: when each coordinate last changed the sense in which it moves, (n, k).
         due: which rows were noted by their time at the last step, (n,).
         escapes: which had grown like one small power of time at their last notes, (n,).
-        blown: which rows stopped at the end of their time, at infinity, (n,).
+        blown: which coordinates stopped at the end of their time, at infinity, (n, k).
     """
 
     def __init__(self, start: Tensor) -> None:
@@ -56,7 +56,7 @@ class Growth:
         self.sense, self.turned = torch.zeros_like(start), torch.zeros_like(start)
         self.time, self.far = _Notes(start), _Notes(start)
         self.due = torch.zeros_like(start[:, 0], dtype=torch.bool)
-        self.escapes, self.blown = self.due.clone(), self.due.clone()
+        self.escapes, self.blown = self.due.clone(), torch.zeros_like(start, dtype=torch.bool)
 
     def note(self, index: Tensor, theta: Tensor, time: Tensor) -> None:
         """Take rows of these numbers to where and when they are now."""
@@ -76,15 +76,25 @@ class Growth:
             steady &= ((power > _LEAST) & (power <= _SLOW)).all(1)
             self.escapes[rows] = steady & self._on(self.time, rows).any(1)
 
-    def stuck(self, index: Tensor, theta: Tensor, field: Tensor, jacobian: Tensor, time: Tensor,
-              ) -> None:  # fmt: skip
+    def stuck(self, model: Model, index: Tensor, theta: Tensor, time: Tensor) -> None:
         """Note of rows that no step is short enough for which of them blow up."""
+        if not len(index):
+            return
         leads = (theta - self.start[index]).abs().argmax(1, keepdim=True)
-        change = (jacobian @ field.unsqueeze(2)).squeeze(2)
-        place, speed, change = (x.gather(1, leads)[:, 0] for x in (theta, field, change))
-        degree = place * change / speed.square()
+        field = model.field(theta)
+        place, speed = theta.gather(1, leads)[:, 0], field.gather(1, leads)[:, 0]
+        quicker = _quicker(model, theta, field, leads)
+        degree = place * quicker
         soon = (place / speed > 0) & (place / speed <= _AT_ONCE * time)
-        self.blown[index] = soon & (degree > 1) & (degree <= _DEGREE)
+        # like an exponential: further on the logarithm of the speed grows as evenly, while before
+        # a place where the speed has no bound it grows more and more
+        further = theta + _FOLDS * (1 / (quicker * speed)).unsqueeze(1) * field
+        there = _quicker(model, further, model.field(further), leads)
+        rise = there / quicker
+        evenly = (rise > 0) & (rise <= 1 + _STEADY)
+        blows = soon & (degree > 1) & ((degree <= _DEGREE) | evenly)
+        joins = field.abs() >= _PART * speed.abs().unsqueeze(1)
+        self.blown[index] = blows.unsqueeze(1) & joins
 
     def _on(self, notes: _Notes, rows: Tensor) -> Tensor:
         """Which coordinates of rows grow on and on by these notes, (m, k)."""
@@ -159,7 +169,7 @@ class Growth:
             drifts: which move so slowly that rounding shortens their steps, (n,); these go to
                 infinity like a small power of time alone.
         """
-        left = left | self.blown | drifts | (given_up & self.escapes)
+        left = left | self.blown.any(1) | drifts | (given_up & self.escapes)
         rows = (left & (limits.label == Label.UNRESOLVED)).nonzero()[:, 0]
         if not len(rows):
             return
@@ -171,8 +181,8 @@ class Growth:
         fast |= self.time.theta[rows, -4, 0].isnan()
         grows = torch.where(fast.unsqueeze(1), wide, grows)
         leads = away >= _PART * away.amax(1, keepdim=True)
-        blown = self.blown[rows].unsqueeze(1)
-        grows |= blown & leads & (self.turned[rows] < self.last_time(rows)[:, None] * (1 - 1e-6))
+        onwards = self.turned[rows] < self.last_time(rows)[:, None] * (1 - 1e-6)
+        grows |= self.blown[rows] & leads & onwards
         before = self.far.theta[rows, -4:].sub(self.start[rows, None]).abs()
         takes_part = (before >= _PART * before.amax(2, keepdim=True)).any(1)
         swings = fast.unsqueeze(1) & takes_part & ~grows
@@ -231,6 +241,13 @@ class _Notes:
         middle = (logs[:, 1:] + logs[:, :-1]) / 2
         ratio = (rate[:, 1:] / rate[:, :-1]).log() / middle.diff(dim=1).unsqueeze(2)
         return rate, ratio.exp()
+
+
+def _quicker(model: Model, theta: Tensor, field: Tensor, leads: Tensor) -> Tensor:
+    """By what the logarithm of the speed of one coordinate grows with that coordinate, (m,)."""
+    speed = field.gather(1, leads)
+    change = model.jacobian(theta) @ (field / speed).unsqueeze(2)
+    return (change.squeeze(2).gather(1, leads) / speed)[:, 0]
 
 
 def _limit(sums: Tensor, count: Tensor) -> Tensor:

@@ -47,7 +47,8 @@ def find_limits(
             parts of how far a row has moved, as ``rtol`` is where that is less than |θᵢ|; not used
             by the rank-one model without attention.
         max_steps: attempted steps per orbit before it has timed out; by default 30 000 for the
-            rank-one model, else 3000.
+            rank-one model, else 3000; a row of a loss of your own that has left a saddle 1e20
+            times faster than it began may take twice as many.
         progress: called with the number of starts done, after each part; True shows a bar on
             stderr.
 

@@ -46,6 +46,7 @@ def half_time(depth, d):
 
 @pytest.mark.parametrize("depth, small", [
     (2, (1e-3, 1e-8, 1e-16, 1e-30)), (3, (1e-8,)), (4, (1e-4,)),
+    pytest.param(6, (1e-3, 1e-30), marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_small_first_weights_learn_in_the_time_of_the_closed_form(depth, small):
     model, starts = Product(depth), [[d] * depth for d in small]

@@ -85,6 +85,7 @@ def test_a_spiral_outwards_has_one_end_without_a_direction_or_a_loss():
     ("loss", "end"),
     [
         (lambda x, y: -(x**4) / 4 + y**2 / 2, -math.inf),
+        (lambda x, y: -x.exp() + y**2 / 2, -math.inf),
         (lambda x, y: torch.exp(-torch.exp(x)) + y**2 / 2, 0.0),
     ],
 )
@@ -92,6 +93,7 @@ def test_growth_in_no_time_and_growth_that_hardly_goes_on_lead_to_infinity(loss,
     found = flowsim.find_limits(flowsim.from_loss(loss), [[1.0, 1.0], [0.5, -0.3]])
     assert labels(found) == INFINITY and (found.theta[:, 0] == math.inf).all()
     assert (found.status == Status.DIVERGED).all()
+    assert np.isfinite(found.theta[:, 1]).all()  # it does not grow, however far it has come
     assert found.loss == pytest.approx(end, abs=1e-6)
 
 
