@@ -63,8 +63,8 @@ def compute(seeds: int = 16, steps: int = 3000, seed: int = 0) -> xr.Dataset:
     unit[..., [0, MEASURED // 10, MEASURED]] = 1 / 8192
     axes = ("cell", "run", "line")
     record = xr.Dataset({
-        "share": (axes, held(coarse(share, 1 / 4), last)),
-        "smallest": (axes, held(coarse(smallest, unit), last)),
+        "share": (axes, kept(coarse(share, 1 / 4), last)),
+        "smallest": (axes, kept(coarse(smallest, unit), last)),
         "overlap": (axes[:2], coarse(
             np.take_along_axis(overlap, np.maximum(last - 1, 0), -1)[..., 0], 1 / 256)),
     })  # fmt: skip
@@ -92,7 +92,7 @@ def coarse(values: np.ndarray, unit: Any) -> np.ndarray:
     return (np.floor(values.clip(-1e6, 1e6) / unit) * unit).astype("float32")
 
 
-def held(values: np.ndarray, last: np.ndarray) -> np.ndarray:
+def kept(values: np.ndarray, last: np.ndarray) -> np.ndarray:
     """Values (cell, run, line) that repeat themselves after a run's last line (cell, run, 1)."""
     return np.take_along_axis(values, np.minimum(np.arange(values.shape[-1]), last), -1)
 

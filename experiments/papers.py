@@ -117,8 +117,8 @@ def _options(
     parser.add_argument("--overwrite", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     if record:
-        words = "draw figures/NAME.nc again, as NAME.png in --out, and compute nothing"
-        parser.add_argument("--redraw", action="store_true", help=words)
+        texts = "draw figures/NAME.nc again, as NAME.png in --out, and compute nothing"
+        parser.add_argument("--redraw", action="store_true", help=texts)
     for option, value in default.items():
         parser.add_argument(f"--{option.replace('_', '-')}", type=type(value))
     return parser
@@ -325,12 +325,12 @@ def draw_bars(axes: Axes, x: Any, middle: Any, low: Any, high: Any, **style: Any
     axes.errorbar(x, middle, np.maximum([middle - low, high - middle], 0), **style)
 
 
-def log_axis(axes: Axes, name: str, values: Sequence[float], words: Sequence[str] | None = None,
+def log_axis(axes: Axes, name: str, values: Sequence[float], labels: Sequence[str] | None = None,
              **options: Any) -> None:  # fmt: skip
     """Make "x" or "y" logarithmic, with ticks at these values alone, which are written out."""
     axes.set(**{f"{name}scale": "log"})
     axis = axes.xaxis if name == "x" else axes.yaxis
-    axis.set_ticks(values, words or [f"{value:g}" for value in values], **options)
+    axis.set_ticks(values, labels or [f"{value:g}" for value in values], **options)
     axis.set_minor_locator(NullLocator())
 
 

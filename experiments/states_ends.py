@@ -141,7 +141,7 @@ def kinds_of(states: int, lines: xr.Dataset) -> np.ndarray:
         cosine = lines.cosine.values[at][:states, :states]
         for blocks in nearest(states, int(lines["rank"].values[at]), float(lines.share.values[at])):
             if apart(cosine, blocks) < ALIKE:
-                found[at] = words(blocks)
+                found[at] = split_name(blocks)
     return found.astype(str)
 
 
@@ -152,7 +152,7 @@ def apart(cosine: np.ndarray, blocks: Blocks) -> float:
     return float(np.nanmax(off, (1, 2)).min())
 
 
-def words(blocks: Blocks) -> str:
+def split_name(blocks: Blocks) -> str:
     """Name of a split in figure and table."""
     return " + ".join(str(k) if among == k - 1 else f"ring of {k}" for k, among in blocks)
 
@@ -187,7 +187,8 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
             "gain across where open": sorted(float(x) for x in line.gain.values[rest]),
         }  # fmt: skip
     found["levels"] = {
-        f"S = {s}": {words(blocks): x for blocks, x in levels(s).items()} for s in (3, 4, 5, 6, 7)
+        f"S = {s}": {split_name(blocks): x for blocks, x in levels(s).items()}
+        for s in (3, 4, 5, 6, 7)
     }
     found["minima of rank K above the threshold"] = {
         f"S = {s}, p = {p}": {
@@ -205,7 +206,7 @@ def draw(record: xr.Dataset) -> Figure:
     left, right = figure.subfigures(1, 2, width_ratios=(1.25, 1))  # type: ignore[misc]
     axes = left.subplots()
     six = record.sel(setting=[n for n in record.setting.values if n.startswith("6;")])
-    kinds, named = kinds_of(6, six), {words(blocks): x for blocks, x in levels(6).items()}
+    kinds, named = kinds_of(6, six), {split_name(blocks): x for blocks, x in levels(6).items()}
     for word, value in named.items():
         if word in kinds:
             axes.axhline(value, color="0.6", lw=0.8, ls="--", zorder=0)

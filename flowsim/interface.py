@@ -600,7 +600,7 @@ class LogitGapSystem(DefaultTolerances):
     Attributes:
         of: the class of the model.
         hooks: compiled functions, named as the hooks in ``flow.gap.hooks`` that they replace.
-        law: what ℓ is a function of beside the gap; the first is Δ*.
+        params: arguments of ℓ besides the gap; the first is Δ*.
         trap: the label of ends in the plane where Δ = 0 and ∇Δ = 0.
         scale: the coordinates that the hooks have over the model's.
         time: the model's time over theirs.
@@ -608,7 +608,7 @@ class LogitGapSystem(DefaultTolerances):
 
     of: type
     hooks: tuple[Callable[..., Any], ...]
-    law: tuple[float, ...]
+    params: tuple[float, ...]
     trap: Label = Label.LOCAL_MINIMUM
     scale: tuple[float, ...] = ()
     time: float = 1.0

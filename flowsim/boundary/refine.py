@@ -106,7 +106,7 @@ def refine_boundary(
     known = KnownLabels(lambda nodes: label(lattice.places(nodes)), label=none)
     if labels is not None and window.ends.named:  # codes of another record are numbered apart
         known.add(lattice.nodes(0), np.asarray(labels).ravel(), 0)
-    cells = crossed_cells(lattice, known, window.held())
+    cells = crossed_cells(lattice, known, window.on_nodes())
     inside = known.labels(lattice.corners(cells, levels)) == Label.GLOBAL_MINIMUM
     boundary = march(lattice, cells, inside)
     inner, outer = lattice.places(boundary.inner), lattice.places(boundary.outer)
@@ -236,7 +236,7 @@ class KnownLabels:
         return self.label[np.searchsorted(self.nodes, nodes)]
 
 
-def crossed_cells(lattice: Lattice, known: KnownLabels, held: dict[int, int]) -> np.ndarray:
+def crossed_cells(lattice: Lattice, known: KnownLabels, on_nodes: dict[int, int]) -> np.ndarray:
     """The crossed cells of the finest level, sorted; ``known`` holds all that was evaluated.
 
     Args:
@@ -254,7 +254,7 @@ def crossed_cells(lattice: Lattice, known: KnownLabels, held: dict[int, int]) ->
                 looked_at = np.sort(np.concatenate([looked_at, new]))
         crossed = np.concatenate(found)
         marked = [lattice.neighbours(crossed, level)]
-        for axis, place in held.items():
+        for axis, place in on_nodes.items():
             if place % lattice.step(level):
                 marked.append(lattice.cells(level, axis, place))
         if level < lattice.levels:
@@ -366,8 +366,8 @@ class Window:
     def theta(self, places: np.ndarray) -> Tensor:
         """Starts at places, in the model's coordinates, shape (..., k)."""
         varied = self.values(places).reshape(-1, len(self.fine))
-        held = np.broadcast_to(list(self.fixed.values()), (len(varied), len(self.fixed)))
-        rows = torch.from_numpy(np.concatenate([varied, held], axis=1))
+        on_nodes = np.broadcast_to(list(self.fixed.values()), (len(varied), len(self.fixed)))
+        rows = torch.from_numpy(np.concatenate([varied, on_nodes], axis=1))
         theta = to_model(self.model, [*self.fine, *self.fixed], rows)
         return theta.reshape(*places.shape[:-1], theta.shape[-1])
 
@@ -382,7 +382,7 @@ class Window:
             label[low : low + _AT_ONCE] = codes.numpy()
         return label
 
-    def held(self) -> dict[int, int]:
+    def on_nodes(self) -> dict[int, int]:
         """Axis ↦ place of the plane at zero that the flow never crosses, where nodes lie on it.
 
         Starts given by other names than the plane's coordinates are not known beforehand.

@@ -61,13 +61,13 @@ def _bayes_laws(prior: Prior, tokens: Tensor) -> Tensor:
 
 
 def _along(
-    tokens: Tensor, states: int, order: int, law: Callable[[Tensor, Tensor], Tensor]
+    tokens: Tensor, states: int, order: int, predict: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
-    """``law`` of the context at every position and the symbol there, position after position."""
+    """``predict`` of the context and the symbol at every position, one after the other."""
     context, laws = torch.zeros_like(tokens[:, 0], dtype=torch.long), []
     for n in range(tokens.shape[1]):
         symbol = tokens[:, n].long()
         context = (context * states + symbol) % states**order
         unknown = torch.full((len(tokens), states), 1 / states, dtype=torch.float64)
-        laws.append(law(context, symbol) if n + 1 >= order else unknown.to(tokens.device))
+        laws.append(predict(context, symbol) if n + 1 >= order else unknown.to(tokens.device))
     return torch.stack(laws, dim=1)

@@ -90,8 +90,8 @@ class ReducedModelOptions:
             needed = {name: about for name, about in known.items() if about.required}
             if not needed.keys() <= given.keys():
                 names = " and ".join(f"--{name}" for name in needed)
-                words = ", ".join(about.help for about in needed.values())
-                raise InputError(f"{names} are needed: {words}")
+                name_parts = ", ".join(about.help for about in needed.values())
+                raise InputError(f"{names} are needed: {name_parts}")
         return ModelSpec(self.model, given)
 
     def fixed(self) -> dict[str, float]:
@@ -101,7 +101,7 @@ class ReducedModelOptions:
             raise InputError("--fix names a coordinate twice")
         return values
 
-    def words(self) -> list[str]:
+    def name_parts(self) -> list[str]:
         """The model as a file's name says it; nothing for the canonical one."""
         given = [f"{name}{'to'.join(map(str, (x[0], x[-1])) if isinstance(x, tuple) else [str(x)])}"
                  for name, x in self.set or ()]  # fmt: skip
@@ -222,11 +222,11 @@ class OptimizerOptions:
         """The optimizer as a file's name says it."""
         if self.optimizer is None:
             return []
-        words: list[str] = [self.optimizer]
-        words += [] if self.learning_rate is None else [f"rate{self.learning_rate:g}"]
-        words += [] if self.steps is None else [f"steps{self.steps}"]
-        words += [] if self.loss is None else [self.loss]
-        return words + ([] if self.d is None else [f"d{self.d}"])
+        name_parts: list[str] = [self.optimizer]
+        name_parts += [] if self.learning_rate is None else [f"rate{self.learning_rate:g}"]
+        name_parts += [] if self.steps is None else [f"steps{self.steps}"]
+        name_parts += [] if self.loss is None else [self.loss]
+        return name_parts + ([] if self.d is None else [f"d{self.d}"])
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,7 @@ class FigureFiles(Printed):
         """Keyword arguments for ``flowsim.draw``."""
         return {"width": self.width, "title": not self.no_title, "legend": not self.no_legend}
 
-    def names(self, *words: str) -> tuple[Path, Path]:
+    def names(self, *name_parts: str) -> tuple[Path, Path]:
         """Paths of the figure (--out, or named after the words) and of the record.
 
         Raises:
@@ -287,7 +287,7 @@ class FigureFiles(Printed):
         """
         from flowsim.records.netcdf import check_output
 
-        out = self.out or Path(f"{'_'.join(words)}.png")
+        out = self.out or Path(f"{'_'.join(name_parts)}.png")
         check_output(out, "--out", FIGURES, self.overwrite)
         check_output(out.with_suffix(".nc"), "--out (its record)", (".nc",), self.overwrite)
         return out, out.with_suffix(".nc")
@@ -300,7 +300,7 @@ class ModelFigure(ModelOnChain, OptimizerOptions, FigureFiles):
     def files_of(self, kind: str, *more: str) -> tuple[Path, Path]:
         """``names``, by default of the kind of figure, the model, the optimizer and the chain."""
         chances = chain_words(self.p, self.q)
-        return self.names(kind, *self.words(), *self.optimizer_words(), *more, *chances)
+        return self.names(kind, *self.name_parts(), *self.optimizer_words(), *more, *chances)
 
 
 def chain_words(p: float | None, q: float | None = None) -> list[str]:

@@ -136,17 +136,17 @@ def _open_closed_streams() -> None:
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
 
 
-def _run(words: list[str]) -> None:
+def _run(arguments: list[str]) -> None:
     """Run the command and end the process with its code."""
     words_of_compiling = "compiling the integrator, once on this machine (about 15 s)"
-    notices.compiling = None if "--quiet" in words else lambda: warn(words_of_compiling)
+    notices.compiling = None if "--quiet" in arguments else lambda: warn(words_of_compiling)
     try:
         os.getcwd()
     except OSError as error:  # the folder was removed, which libraries answer with a crash
         why = error.strerror
         _fail(f"there is no working directory any more ({why}): change into a folder")
     try:
-        code = app(words or ["--help"], prog_name="flowsim", standalone_mode=False)
+        code = app(arguments or ["--help"], prog_name="flowsim", standalone_mode=False)
     except typer.TyperException as error:
         unknown, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
         if unknown and context:

@@ -233,7 +233,7 @@ class Meter:
 
     def __init__(self, total: int, unit: str) -> None:
         self.total, self.unit = total, unit
-        self.done, self.note = 0, ""
+        self.done, self.message = 0, ""
         self._began, self._before = time.monotonic(), 0.0
         self.show: Callable[[], object] = lambda: None
         self._counts: dict[str, int] = {}
@@ -242,21 +242,21 @@ class Meter:
         """Add to the amount done."""
         self.reach(self.done + more)
 
-    def reach(self, done: int, note: str | None = None) -> None:
+    def reach(self, done: int, message: str | None = None) -> None:
         """Set the amount done, and its description; None keeps the former one."""
-        self.done, self.note = done, self.note if note is None else note
+        self.done, self.message = done, self.message if message is None else message
         self.show()
 
     def labels(self, labels: Any, names: dict[int, str]) -> None:
         """Points were decided: an array of their labels, and what to call each."""
         for code, name in names.items():
             self._counts[name] = self._counts.get(name, 0) + int((labels == code).sum())
-        self.note = ", ".join(f"{name}={count}" for name, count in self._counts.items() if count)
+        self.message = ", ".join(f"{name}={count}" for name, count in self._counts.items() if count)
         self.advance(len(labels))
 
     def then(self, unit: str, total: int) -> Callable[[int], object]:
         """Finish the count and begin another of that size; return its callback."""
-        self.total, self.unit, self.done, self.note = total, unit, 0, ""
+        self.total, self.unit, self.done, self.message = total, unit, 0, ""
         self._before = time.monotonic() - self._began
         self.show()
         return self.advance
@@ -267,7 +267,7 @@ class Meter:
         if 0 < self.done < self.total:
             spent = elapsed - self._before
             text += f", about {duration(spent * (self.total - self.done) / self.done)} left"
-        return f"{text}; {self.note}" if self.note else text
+        return f"{text}; {self.message}" if self.message else text
 
 
 def duration(seconds: float) -> str:
@@ -306,7 +306,7 @@ def _bar(meter: Meter) -> Iterator[None]:
                 bar.unit = f" {meter.unit}"
                 bar.reset(meter.total)
             bar.total = meter.total
-            bar.set_postfix_str(meter.note, refresh=False)
+            bar.set_postfix_str(meter.message, refresh=False)
             bar.update(meter.done - bar.n)
 
         meter.show = show

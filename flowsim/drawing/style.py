@@ -230,19 +230,19 @@ def motion_of(record: xr.Dataset) -> list[str]:
 def optimizer_caption(record: xr.Dataset) -> str:
     """The optimizer of a record and its numbers, as a title says them."""
     a = record.attrs
-    words = [OPTIMIZERS[str(a["optimizer"])], *adam_words(a)]
-    words += [f"learning rate {a['learning_rate']:g}"] if "learning_rate" in a else []
-    words += ["cosine schedule"] * (a.get("schedule") == "cosine" and "beta2" not in a)
-    words += [f"{a['steps']} steps"]
+    text = [OPTIMIZERS[str(a["optimizer"])], *adam_words(a)]
+    text += [f"learning rate {a['learning_rate']:g}"] if "learning_rate" in a else []
+    text += ["cosine schedule"] * (a.get("schedule") == "cosine" and "beta2" not in a)
+    text += [f"{a['steps']} steps"]
     if "d" in a:  # of a transformer
-        words += [f"batches of {a['batch']}" if a["loss"] == "sampled" else "population loss"]
-        words += [f"$d$ = {a['d']}"] if a["optimizer"] in ("adam", "adamw") else []
-    return sentence(", ".join(words))
+        text += [f"batches of {a['batch']}" if a["loss"] == "sampled" else "population loss"]
+        text += [f"$d$ = {a['d']}"] if a["optimizer"] in ("adam", "adamw") else []
+    return sentence(", ".join(text))
 
 
-def sentence(words: str) -> str:
+def sentence(text: str) -> str:
     """The words with a capital first letter."""
-    return words[:1].upper() + words[1:]
+    return text[:1].upper() + text[1:]
 
 
 def percent(count: Any, total: int | None = None) -> str:
@@ -293,12 +293,12 @@ def edges(values: np.ndarray, name: str = "an axis") -> np.ndarray:
 
 
 def basin_dots(
-    names: Iterable[str], words: Mapping[str, str] = BASINS, size: float = 5.0
+    names: Iterable[str], text: Mapping[str, str] = BASINS, size: float = 5.0
 ) -> list[Artist]:
     """A legend's entries for starts drawn as markers."""
     return [
         Line2D([], [], marker=MARKER[name], color=FILL[name], linestyle="none", markersize=size,
-               markeredgecolor=INK[name], label=words[name])
+               markeredgecolor=INK[name], label=text[name])
         for name in names
     ]  # fmt: skip
 

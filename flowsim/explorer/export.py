@@ -52,7 +52,7 @@ def command_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> s
     if view.cloud is not None:
         lines.append("# a cloud around a point is drawn in Python only, see below")
     # where ``flowsim train --init lifted`` begins elsewhere than the explorer
-    if trained and (view.spec.get("states") is not None or {"u", "b"} & view.held.keys()):
+    if trained and (view.spec.get("states") is not None or {"u", "b"} & view.fixed_values.keys()):
         lines.append("# training from this lift is begun in Python only, see below")
         trained = ()
     lines += [shlex.join(_train_words(view, full, start)) for start in dict.fromkeys(trained)]
@@ -71,7 +71,7 @@ def _train_words(view: View, full: FullSettings, start: Start) -> list[str]:
 
 
 def _chain_options(view: View) -> list[str]:
-    chances = [name for name in ("p", "q") if view.trains and name in view.spec.options]
+    chances = [name for name in ("p", "q") if view.trainable and name in view.spec.options]
     return [word for n in chances for word in (f"--{n}", f"{view.spec.get(n)!r}")]
 
 
@@ -97,7 +97,7 @@ def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> st
         f"model = flowsim.model({', '.join(words)}){shown}",
         f'window = {{"{view.x}": ({x_low!r}, {x_high!r}), "{view.y}": ({y_low!r}, {y_high!r})}}',
     ]
-    more = f", fixed={view.held!r}" if view.held else ""
+    more = f", fixed={view.fixed_values!r}" if view.fixed_values else ""
     if view.starts:
         rows = [[*start] for start in view.starts]
         lines.append(f"starts = flowsim.Points({[view.y, view.x]!r}, {rows!r})")
@@ -110,7 +110,7 @@ def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> st
     if view.starts:
         lines += [
             f"y, x = torch.from_numpy(starts.block(0, {len(view.starts)})).T",
-            f"limits = flowsim.find_limits(model, model.plane.at(x, y, {view.held!r}))",
+            f"limits = flowsim.find_limits(model, model.plane.at(x, y, {view.fixed_values!r}))",
             "print([flowsim.Label(int(code)).name for code in limits.label])",
         ]
     if (cloud := view.cloud) is not None:
@@ -119,7 +119,7 @@ def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> st
             "import numpy as np",
             f"unit = np.random.Generator(np.random.PCG64(0)).standard_normal(({count}, 2))",
             f"y, x = torch.from_numpy({cloud.sigma!r} * unit.T + [[{cloud.y!r}], [{cloud.x!r}]])",
-            f"cloud = flowsim.find_limits(model, model.plane.at(x, y, {view.held!r}))",
+            f"cloud = flowsim.find_limits(model, model.plane.at(x, y, {view.fixed_values!r}))",
             "print((cloud.label == flowsim.Label.LOCAL_MINIMUM).double().mean())"
             if ends_of(view).named
             else "print(cloud.theta.unique(dim=0).shape, cloud.loss.unique())",
@@ -132,7 +132,7 @@ def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> st
 
 def _training_lines(view: View, full: FullSettings, start: Start) -> list[str]:
     """Training in Python, from the lift that the page trains from."""
-    arch, held = full_architecture(view, full), view.held
+    arch, held = full_architecture(view, full), view.fixed_values
     recipe = [f'"{full.trainer}"', f"steps={full.steps}"]
     recipe += [] if full.rate is None else [f"learning_rate={full.rate!r}"]
     sizes, lift = [f"d={arch.d}", f"length={arch.length}"], "full_model.lift_states(theta, arch)"
@@ -190,7 +190,7 @@ def explored_record(
             raise Stopped
 
     record = portrait_record(
-        view.model, resolution=levels(view)[-1], fixed=view.held, progress=look,
+        view.model, resolution=levels(view)[-1], fixed=view.fixed_values, progress=look,
         confirm=None if view.model.fast else 0,
         window={view.x: view.window[:2], view.y: view.window[2:]},
     )  # fmt: skip

@@ -124,7 +124,7 @@ def cells_at_once(view: View) -> Cells:
     """Layers within a slider's move: exact labels, or none."""
     model = view.model
     y, x = centres(view, _CLOSED)
-    inside = model.basin(model.plane.grid(x, y, view.held))
+    inside = model.basin(model.plane.grid(x, y, view.fixed_values))
     if inside is not None:
         outside = np.int8(Label.LOCAL_MINIMUM)
         label = np.where(inside.numpy(), np.int8(Label.GLOBAL_MINIMUM), outside)
@@ -132,7 +132,7 @@ def cells_at_once(view: View) -> Cells:
         return Cells(label, "closed form")
     if model.fast:
         y, x = centres(view, _AT_ONCE)
-        theta = model.plane.grid(x, y, view.held).flatten(0, 1)
+        theta = model.plane.grid(x, y, view.fixed_values).flatten(0, 1)
         label = ends_of(view).codes(find_limits(model, theta))
         return Cells(label.reshape(_AT_ONCE, _AT_ONCE), "flow")
     return Cells(np.full((2, 2), UNKNOWN, np.int8), "")
@@ -167,11 +167,11 @@ def followed(view: View, y: np.ndarray, x: np.ndarray, stop: Stop) -> np.ndarray
     Starts whose orbits mirror each other are followed once.
     """
     model = view.model
-    mirrored = model.plane.mirrored(view.held)
+    mirrored = model.plane.mirrored(view.fixed_values)
     place = np.round(np.abs(y) if mirrored else y, 12) + 1j * np.round(x, 12)
     _, first, back = np.unique(place, return_index=True, return_inverse=True)
     one_y, one_x = (torch.from_numpy(np.ascontiguousarray(v[first])) for v in (y, x))
-    rows, ends = model.plane.at(one_x, one_y, view.held), ends_of(view)
+    rows, ends = model.plane.at(one_x, one_y, view.fixed_values), ends_of(view)
     parts: list[np.ndarray] = []
     together = solver_of(model).batched
     done, count = 0, _TOGETHER if together else _FIRST
@@ -202,7 +202,7 @@ def landscape(view: View, fine: bool) -> xr.Dataset:
     plane = view.model.plane
     window = {plane.x: (x_low, x_high), plane.y: (y_low, y_high)}
     record = xr.Dataset()
-    return with_landscape(record, plane, window, view.held, points, arrows, quick=not fine)
+    return with_landscape(record, plane, window, view.fixed_values, points, arrows, quick=not fine)
 
 
 def runs(on: np.ndarray) -> np.ndarray:
@@ -218,7 +218,7 @@ def runs(on: np.ndarray) -> np.ndarray:
 def warm(view: View) -> None:
     """Follow one orbit, so that its engine is compiled before anybody waits for it."""
     y, x = torch.tensor([0.7]).double(), torch.tensor([-1.1]).double()
-    find_limits(view.model, view.model.plane.at(x, y, view.held))
+    find_limits(view.model, view.model.plane.at(x, y, view.fixed_values))
 
 
 #: Halvings of an edge within a slider's move, between cells of the coarsest level and others.

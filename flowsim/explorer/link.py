@@ -62,20 +62,20 @@ def from_query(
         out of bounds changes nothing, and is named in the problems, one plain sentence each.
     """
     view, full = usual or View(), FullSettings()
-    words: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
     for name, values in query.items():  # as short texts, at least one of a name
         texts = [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in values]
-        words[name] = [text[:_LONGEST] for text in texts[:_MOST]] or [""]
+        by_name[name] = [text[:_LONGEST] for text in texts[:_MOST]] or [""]
     problems: list[str] = []
-    for name in ("model", *(name for name in words if name != "model")):
+    for name in ("model", *(name for name in by_name if name != "model")):
         try:
             if name == "model":
-                view = _read_model(view, words)
+                view = _read_model(view, by_name)
             elif name in _FULL:
                 field, read = _FULL[name]
-                full = replace(full, **{field: read(words[name][-1])})
+                full = replace(full, **{field: read(by_name[name][-1])})
             else:
-                view = _changed(view, name, words[name])
+                view = _changed(view, name, by_name[name])
         except (InputError, ValueError) as error:
             problems.append(" ".join(str(error).split())[:200])
     return view, full, problems
@@ -105,24 +105,24 @@ _FULL: dict[str, tuple[str, Callable[[str], Any]]] = {
 }  # fmt: skip
 
 
-def _read_model(view: View, words: Mapping[str, list[str]]) -> View:
+def _read_model(view: View, by_name: Mapping[str, list[str]]) -> View:
     """The view with the model that a link names, or with the options alone that it gives."""
-    name = words["model"][-1] if "model" in words else view.spec.name
+    name = by_name["model"][-1] if "model" in by_name else view.spec.name
     if ":" in name:
         if name != view.spec.name:  # which would be run
             raise InputError("a link opens no model of your own: use flowsim explore --model")
-        numbers = {key: _number(words[f"set-{key}"][-1]) for key in view.numbers
-                   if f"set-{key}" in words}  # fmt: skip
+        numbers = {key: _number(by_name[f"set-{key}"][-1]) for key in view.numbers
+                   if f"set-{key}" in by_name}  # fmt: skip
         return view.with_arguments(**{k: type(view.numbers[k])(x) for k, x in numbers.items()})
     options: dict[str, Any] = {}
     for key, usual in _OPTIONS.items():
-        if (spelled := _SPELLED.get(key, key)) in words:
-            text = words[spelled][-1]
+        if (spelled := _SPELLED.get(key, key)) in by_name:
+            text = by_name[spelled][-1]
             if isinstance(usual, bool):
                 options[key] = usual != (text == "1")
             else:
                 options[key] = _whole(text) if isinstance(usual, int) else text
-    if not options and "model" not in words:
+    if not options and "model" not in by_name:
         return view
     known = parameters(built_in(name))
     kept = {n: x for n, x in view.numbers.items() if type(x) is float and n in known}
@@ -133,16 +133,16 @@ def _read_model(view: View, words: Mapping[str, list[str]]) -> View:
 
 def _side(view: View, axis: str) -> str:
     """Name of an axis in a link; a coordinate of a user's model may share it with another key."""
-    return axis if view.trains else f"range-{axis}"
+    return axis if view.trainable else f"range-{axis}"
 
 
-def _changed(view: View, name: str, texts: list[str]) -> View:
+def _changed(view: View, name: str, values: list[str]) -> View:
     """The view with what a link says under one name; names that mean nothing change nothing."""
-    text = texts[-1]
+    text = values[-1]
     if not view.spec.is_own and type(view.spec.get(name)) is float:
         return view.with_arguments(**{name: _number(text)})
     if name.startswith("fix-"):
-        held = {**view.held, name.removeprefix("fix-"): _number(text)}
+        held = {**view.fixed_values, name.removeprefix("fix-"): _number(text)}
         return replace(view, fixed=tuple(held.items()))
     for place, axis in ((0, view.x), (2, view.y)):
         if name == _side(view, axis):
@@ -150,7 +150,7 @@ def _changed(view: View, name: str, texts: list[str]) -> View:
             sides[place : place + 2] = _parts(text, ":", 2)
             return replace(view, window=Window(*sides))
     if name == "start":
-        return replace(view, starts=tuple(Start(*_parts(text, ",", 2)) for text in texts))
+        return replace(view, starts=tuple(Start(*_parts(text, ",", 2)) for text in values))
     if name == "backward":
         return replace(view, backward=text == "1")
     if name == "cloud":

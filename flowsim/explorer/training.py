@@ -142,7 +142,11 @@ def first_weights(view: View, settings: FullSettings, start: Start) -> Weights:
 
     Its unembedding and its bias are those that the view holds; else e, and the best one.
     """
-    arch, point, held = full_architecture(view, settings), canonical_point(view, start), view.held
+    arch, point, held = (
+        full_architecture(view, settings),
+        canonical_point(view, start),
+        view.fixed_values,
+    )
     if arch.output == "states":
         clean = lift_states(point, arch)
     else:
@@ -154,7 +158,7 @@ def first_weights(view: View, settings: FullSettings, start: Start) -> Weights:
 
 def canonical_point(view: View, start: Start) -> Tensor:
     """The start as a canonical point, (1, 2), or (1, 3) with the view's a where it has one."""
-    held = [view.held.get("a", 0.0)] if view.has_slice else []
+    held = [view.fixed_values.get("a", 0.0)] if view.has_slice else []
     return torch.tensor([[start.y, start.x, *held]], dtype=torch.float64)
 
 

@@ -91,13 +91,13 @@ class View:
             if (shown := self.spec.parameters[name].shown) is not None:
                 within(name, value, *shown)
         plane = self.model.plane
-        for other in plane.holds if self.trains else ():
+        for other in plane.holds if self.trainable else ():
             if other not in HELD:  # where no full training can begin
                 raise InputError(
                     f"the explorer holds {', '.join(HELD)} beside its planes, and the "
                     f"{self.spec.name} model, as chosen, has {other}"
                 )
-        plane.hold(self.held)
+        plane.hold(self.fixed_values)
         y, x, (x_low, x_high, y_low, y_high) = plane.y, plane.x, self.window
         numbers = [*self.fixed, *(("the window", side) for side in self.window)]
         for start in self.starts:
@@ -151,7 +151,7 @@ class View:
         return Window(*window[self.x], *window[self.y])
 
     @property
-    def trains(self) -> bool:
+    def trainable(self) -> bool:
         """Return whether a full transformer can be trained: the model is of a Markov chain."""
         return not self.spec.is_own and hasattr(self.spec.kind, "chain")
 
@@ -169,7 +169,7 @@ class View:
                 if self.spec.is_own or k in self.numbers or v != usual[k].default}  # fmt: skip
 
     @property
-    def held(self) -> dict[str, float]:
+    def fixed_values(self) -> dict[str, float]:
         """The fixed coordinates by name."""
         return dict(self.fixed)
 
@@ -184,7 +184,7 @@ class View:
         if self.has_slice:
             return "a"
         holds = self.model.plane.holds
-        return holds[0] if holds and not self.trains else None
+        return holds[0] if holds and not self.trainable else None
 
     def on_chain(self, p: float, q: float) -> View:
         """The same on another chain, with those of p and q that the model has."""
@@ -208,22 +208,22 @@ class View:
         spec = (
             ModelSpec(self.spec.target, chosen, kind) if same else ModelSpec.first(name, **chosen)
         )
-        if same and not self.trains:
+        if same and not self.trainable:
             return replace(self, spec=spec)
         view = replace(self, spec=spec, fixed=(), axes=(), starts=(), cloud=None)
         if (view.x, view.y) == (self.x, self.y):
             view = replace(view, starts=self.starts, cloud=self.cloud)
         else:
             view = replace(view, window=view.usual_window)
-        if view.has_slice and "a" in self.held:
-            view = replace(view, fixed=(("a", self.held["a"]),))
+        if view.has_slice and "a" in self.fixed_values:
+            view = replace(view, fixed=(("a", self.fixed_values["a"]),))
         return view
 
     def with_slice(self, value: float) -> View:
         """The slice at another value of the coordinate that has the slider."""
         name = self.slice_name or "a"
-        held = {**self.held, name: value}
-        return replace(self, fixed=tuple((k, v) for k, v in held.items() if v or k != name))
+        fixed_values = {**self.fixed_values, name: value}
+        return replace(self, fixed=tuple((k, v) for k, v in fixed_values.items() if v or k != name))
 
     def with_start(self, y: float, x: float, number: int | None = None) -> View:
         """One more orbit, or the one of that number from elsewhere; its start is rounded to what a

@@ -30,7 +30,7 @@ class Chart:
 
     signs: Tensor
     logarithmic: Tensor
-    held: bool
+    at_zero: bool
     seen: Tensor | None = None
 
     @classmethod
@@ -38,12 +38,12 @@ class Chart:
         """The chart of the orthant in which each row of θ lies."""
         signs = torch.sign(theta)
         logarithmic = torch.tensor(model.keeps_sign, device=theta.device).expand(theta.shape)
-        held, seen = bool(((signs == 0) & logarithmic).any()), None
+        at_zero, seen = bool(((signs == 0) & logarithmic).any()), None
         if type(model).field is not Model.field:
             seen = _invariant_planes(model, theta) & ~logarithmic
-            held |= bool((seen & (signs == 0)).any())
+            at_zero |= bool((seen & (signs == 0)).any())
             logarithmic, seen = logarithmic | seen, seen if bool(seen.any()) else None
-        return cls(signs, logarithmic, held, seen)
+        return cls(signs, logarithmic, at_zero, seen)
 
     def to_chart(self, theta: Tensor) -> Tensor:
         """y(θ), shape (n, k); zero for a coordinate that is held at zero, NaN for another sign."""
@@ -66,7 +66,7 @@ class Chart:
         if not self.any_logarithmic:
             return vector
         ratio = vector / theta
-        if self.held:
+        if self.at_zero:
             ratio = torch.where(self.signs == 0, 0.0, ratio)
         return ratio if self._all_logarithmic else torch.where(self.logarithmic, ratio, vector)
 
@@ -81,26 +81,26 @@ class Chart:
             return jacobian
         scale = torch.where(self.logarithmic, theta, 1.0)
         pushed = jacobian * scale.unsqueeze(-2) / scale.unsqueeze(-1)
-        if self.held:
+        if self.at_zero:
             pushed = torch.where((scale == 0).unsqueeze(-1), 0.0, pushed)
         return pushed - torch.diag_embed(torch.where(self.logarithmic, rates, 0.0))
 
     def rows(self, which: Tensor | slice) -> Chart:
         """The chart of some of the rows, by a mask or by their numbers."""
         seen = None if self.seen is None else self.seen[which]
-        return Chart(self.signs[which], self.logarithmic[which], self.held, seen)
+        return Chart(self.signs[which], self.logarithmic[which], self.at_zero, seen)
 
     @classmethod
     def joined(cls, parts: list[Chart]) -> Chart:
         """The chart of the rows of all parts."""
         signs = torch.cat([part.signs for part in parts])
         logarithmic = torch.cat([part.logarithmic for part in parts])
-        held = any(part.held for part in parts)
+        at_zero = any(part.at_zero for part in parts)
         if all(part.seen is None for part in parts):
-            return cls(signs, logarithmic, held)
+            return cls(signs, logarithmic, at_zero)
         none = torch.zeros_like
         seen = [none(p.logarithmic) if p.seen is None else p.seen for p in parts]
-        return cls(signs, logarithmic, held, torch.cat(seen))
+        return cls(signs, logarithmic, at_zero, torch.cat(seen))
 
     @cached_property
     def _all_logarithmic(self) -> bool:

@@ -122,7 +122,7 @@ _NAMES = [
     (r"plateau_length", "steps from plateau_start to escape"),
     (r"finite", "1 where all weights are finite"),
 ]
-_COMPILED = [(re.compile(pattern), words) for pattern, words in _NAMES]
+_COMPILED = [(re.compile(pattern), arguments) for pattern, arguments in _NAMES]
 
 
 def described(record: xr.Dataset, long_names: Mapping[str, str] | None = None) -> xr.Dataset:
@@ -142,9 +142,9 @@ def long_name(name: str, of_model: Mapping[str, str]) -> str:
     """Long name of a variable for a plot; empty if unknown."""
     if name in of_model:
         return of_model[name]
-    for pattern, words in _COMPILED:
+    for pattern, arguments in _COMPILED:
         if match := pattern.fullmatch(name):
-            return words.format(*(of_model.get(part, part) for part in match.groups()))
+            return arguments.format(*(of_model.get(part, part) for part in match.groups()))
     return ""
 
 
@@ -224,9 +224,9 @@ def provenance(settings: dict[str, object]) -> dict[str, object]:
     }
 
 
-def command_line(words: list[str]) -> str:
+def command_line(arguments: list[str]) -> str:
     """Words as a shell takes them; bytes that are no text, which no file holds, are escaped."""
-    return shlex.join(words).encode("utf-8", "backslashreplace").decode()
+    return shlex.join(arguments).encode("utf-8", "backslashreplace").decode()
 
 
 def package_versions(packages: tuple[str, ...] = LIBRARIES) -> str:
@@ -271,8 +271,8 @@ def adam_words(numbers: Mapping[str, Any]) -> list[str]:
     if all(numbers.get(name) == value for name, value in PAPERS_ADAMW.items()):
         return ["the papers' recipe"]
     decay, clip = numbers.get("weight_decay", 0.0), numbers.get("clip")
-    words = [f"β₁ = {numbers['beta1']:g}"] if numbers.get("beta1", 0.9) != 0.9 else []
-    words += [f"β₂ = {numbers['beta2']:g}"] if numbers["beta2"] != 0.999 else []
-    words += [f"weight decay {decay:g}"] if decay not in (0.0, 1e-2) else []
-    words += [f"clipped at {clip:g}"] if clip not in (None, "none") else []
-    return words + ["cosine schedule"] * (numbers.get("schedule") == "cosine")
+    arguments = [f"β₁ = {numbers['beta1']:g}"] if numbers.get("beta1", 0.9) != 0.9 else []
+    arguments += [f"β₂ = {numbers['beta2']:g}"] if numbers["beta2"] != 0.999 else []
+    arguments += [f"weight decay {decay:g}"] if decay not in (0.0, 1e-2) else []
+    arguments += [f"clipped at {clip:g}"] if clip not in (None, "none") else []
+    return arguments + ["cosine schedule"] * (numbers.get("schedule") == "cosine")

@@ -22,32 +22,32 @@ def upgraded(record: xr.Dataset) -> xr.Dataset:
     """Add title, long names and a table of curves to a former record."""
     if record.attrs.get("schema") == SCHEMA:
         return record
-    words: dict[str, str] = json.loads(record.attrs.get("captions", "{}"))
+    captions: dict[str, str] = json.loads(record.attrs.get("captions", "{}"))
     record = record.copy()
-    ends = {key[4:]: text for key, text in words.items() if key.startswith("end_")}
+    ends = {key[4:]: text for key, text in captions.items() if key.startswith("end_")}
     record.attrs.pop("captions", None)
     record.attrs["schema"] = SCHEMA
-    if words:
-        record.attrs["title"] = words.get("title", "")
-        record.attrs["subtitle"] = words.get("data", "")
-    if {"x", "y"} <= words.keys():
-        record.attrs["axes"] = (words["x"], words["y"])
+    if captions:
+        record.attrs["title"] = captions.get("title", "")
+        record.attrs["subtitle"] = captions.get("data", "")
+    if {"x", "y"} <= captions.keys():
+        record.attrs["axes"] = (captions["x"], captions["y"])
     if ends:
         record.attrs["end_names"] = json.dumps(ends, ensure_ascii=False)
-    for key, text in words.items():
+    for key, text in captions.items():
         for prefix in ("", "start_", "orbit_", "fine_"):
             name = prefix + key.removeprefix(_NAME)
             if key.startswith(_NAME) and name in record.variables:
                 record[name].attrs["long_name"] = text
     for name, other in (("differs", "simpler"), ("integral", "integral_of")):
-        if name in record and other in words:
-            record[name].attrs["of"] = words[other]
-    return _in_space(record, words) if "plane" in record else _in_plane(record, words)
+        if name in record and other in captions:
+            record[name].attrs["of"] = captions[other]
+    return _in_space(record, captions) if "plane" in record else _in_plane(record, captions)
 
 
-def _in_plane(record: xr.Dataset, words: dict[str, str]) -> xr.Dataset:
+def _in_plane(record: xr.Dataset, captions: dict[str, str]) -> xr.Dataset:
     """The curves of a portrait."""
-    across, up = words.get("x", "w"), words.get("y", "e")
+    across, up = captions.get("x", "w"), captions.get("y", "e")
     there = {str(name) for name in record.variables}
     curves: list[Curve] = []
 
@@ -58,16 +58,16 @@ def _in_plane(record: xr.Dataset, words: dict[str, str]) -> xr.Dataset:
     x = values(f"curve_{across}") if f"curve_{across}" in there else np.empty(0)
     for name, kind in (("separatrix", "separatrix"), ("minima", "global minima")):
         if f"{name}_{up}" in there and np.isfinite(y := values(f"{name}_{up}")).any():
-            of = words.get("simpler", "") if name == "separatrix" else ""
+            of = captions.get("simpler", "") if name == "separatrix" else ""
             both = record[f"{name}_{up}"].attrs.get("mirrored", 1)
             curves += [Curve(kind, x, sign * y, of) for sign in ((1, -1) if both else (1,))]
     saddles = values(f"saddle_{across}") if f"saddle_{across}" in there else np.empty(0)
     if "critical_line" in there:
         curves += _pieces(x, values("critical_line"), saddles)
-        if "minima_x" in words and up in there:
-            ends, at = values(up)[[0, -1]], float(words["minima_x"])
+        if "minima_x" in captions and up in there:
+            ends, at = values(up)[[0, -1]], float(captions["minima_x"])
             curves.append(Curve("global minima", np.full(2, at), ends))
-    if "plateau" in words and len(x):
+    if "plateau" in captions and len(x):
         curves.append(Curve("plateau", x[[0, -1]], np.zeros(2)))
     if f"valley_{up}" in there:
         lines = record[f"valley_{up}"].transpose("side", across).to_numpy()
@@ -105,9 +105,9 @@ def _pieces(x: np.ndarray, kinds: np.ndarray, saddles: np.ndarray) -> list[Curve
     return found
 
 
-def _in_space(record: xr.Dataset, words: dict[str, str]) -> xr.Dataset:
+def _in_space(record: xr.Dataset, captions: dict[str, str]) -> xr.Dataset:
     """The curves of a view in space."""
-    across, up = words["x"], words["y"]
+    across, up = captions["x"], captions["y"]
     third = next(str(dim)[6:] for dim in record["plane"].dims if str(dim) != f"plane_{across}")
     x, values = (record[f"plane_{name}"].to_numpy() for name in (across, third))
     at, level = (record[f"saddle_{name}"].to_numpy() for name in (across, third))

@@ -213,7 +213,7 @@ def _reduced(
 
 
 def _refuse_kinks(network: Network, at: Tensor, what: str) -> None:
-    jumps = network.kinks(at)
+    jumps = network.gradient_jumps(at)
     if jumps:
         named = ", ".join(f"{name} (by {jump:.0e} of it)" for name, jump in jumps.items())
         raise InputError(

@@ -99,16 +99,16 @@ def _names(
     sizes = [math.prod(shape) for shape in shapes.values()]
     plain, called = [], []
     for vector in vectors.T:
-        words: list[str] = []
+        names: list[str] = []
         for name, part in zip(short, vector.split(sizes), strict=True):
             if len(part) and float(part.norm()) > _SAME:
                 sign = "_plus_" if part[_first(part)] > 0 else "_minus_"
-                words += [sign, name] if words else [name]
-        plain.append("".join(words) if len(words) <= 5 else f"{words[0]}_and_{len(words) // 2}")
+                names += [sign, name] if names else [name]
+        plain.append("".join(names) if len(names) <= 5 else f"{names[0]}_and_{len(names) // 2}")
         called.append(
-            "".join(words).replace("_plus_", " + ").replace("_minus_", " − ")
-            if len(words) <= 5
-            else f"{words[0]} and {len(words) // 2} more"
+            "".join(names).replace("_plus_", " + ").replace("_minus_", " − ")
+            if len(names) <= 5
+            else f"{names[0]} and {len(names) // 2} more"
         )
     names, text = [], {}
     for i, name in enumerate(plain):

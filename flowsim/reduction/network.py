@@ -88,11 +88,11 @@ class Network:
         """The norm of the start; 1 at zero."""
         return float(self.start.norm()) or 1.0
 
-    def named(self, flat: Tensor) -> dict[str, Tensor]:
+    def named(self, theta: Tensor) -> dict[str, Tensor]:
         """Weights (..., *shape) by name, of vectors (..., P)."""
-        parts = flat.split([math.prod(shape) for shape in self.shapes.values()], dim=-1)
+        parts = theta.split([math.prod(shape) for shape in self.shapes.values()], dim=-1)
         pairs = zip(self.shapes.items(), parts, strict=True)
-        return {name: w.reshape((*flat.shape[:-1], *shape)) for (name, shape), w in pairs}
+        return {name: w.reshape((*theta.shape[:-1], *shape)) for (name, shape), w in pairs}
 
     def levels(self, rows: Tensor) -> Tensor:
         """Root mean squares of rows (..., P) in each tensor, (P,), at least double precision's."""
@@ -101,9 +101,9 @@ class Network:
             [sizes[n].clamp_min(1e-16).expand(math.prod(s)) for n, s in self.shapes.items()]
         )
 
-    def one(self, flat: Tensor) -> Tensor:
+    def one(self, theta: Tensor) -> Tensor:
         """L of one vector (P,)."""
-        weights = self.named(flat)
+        weights = self.named(theta)
         if self.closed is not None:
             values = {f"module.{name}": w for name, w in weights.items()} | self.kept
             found = torch.func.functional_call(self.closed, values, ())
@@ -114,21 +114,21 @@ class Network:
             raise InputError(f"the loss must be one number of all weights, not {shape}")
         return found.reshape(())
 
-    def rows(self, flat: Tensor) -> Tensor:
+    def rows(self, theta: Tensor) -> Tensor:
         """L, (n,), of vectors (n, P): together where torch can, else one by one."""
-        if self.batched and len(flat) > 1:
-            found: Tensor = torch.func.vmap(self.one, chunk_size=self.at_once)(flat)
+        if self.batched and len(theta) > 1:
+            found: Tensor = torch.func.vmap(self.one, chunk_size=self.at_once)(theta)
             return found
-        return torch.stack([self.one(row) for row in flat]) if len(flat) else flat[:, 0]
+        return torch.stack([self.one(row) for row in theta]) if len(theta) else theta[:, 0]
 
-    def gradients(self, flat: Tensor) -> Tensor:
+    def gradients(self, theta: Tensor) -> Tensor:
         """∇L, (n, P), of vectors (n, P)."""
-        return self.losses_and_gradients(flat)[1]
+        return self.losses_and_gradients(theta)[1]
 
-    def losses_and_gradients(self, flat: Tensor) -> tuple[Tensor, Tensor]:
+    def losses_and_gradients(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         """L, (n,), and ∇L, (n, P), of vectors (n, P)."""
         losses, gradients = [], []
-        for part in flat.detach().split(self.at_once):
+        for part in theta.detach().split(self.at_once):
             point = part.requires_grad_()
             with torch.enable_grad():
                 loss = self.rows(point)
@@ -137,9 +137,9 @@ class Network:
             gradients.append(gradient)
         return torch.cat(losses), torch.cat(gradients)
 
-    def curvature(self, flat: Tensor, along: Tensor) -> Tensor:
+    def curvature(self, theta: Tensor, along: Tensor) -> Tensor:
         """∂²L · along, (n, P), at one vector (P,) and for directions (n, P)."""
-        point = flat.detach().requires_grad_()
+        point = theta.detach().requires_grad_()
         with torch.enable_grad():
             (gradient,) = torch.autograd.grad(self.one(point), point, create_graph=True)
             if not gradient.requires_grad:
@@ -149,10 +149,10 @@ class Network:
             )
         return torch.zeros_like(along) if found is None else found
 
-    def hessians(self, flat: Tensor, basis: Tensor) -> Tensor:
+    def hessians(self, theta: Tensor, basis: Tensor) -> Tensor:
         """Bᵀ ∂²L B, (n, k, k), of vectors (n, P) and directions B (P, k), all columns together."""
         k, found = basis.shape[1], []
-        for part in flat.detach().split(self.at_once):
+        for part in theta.detach().split(self.at_once):
             point = part.requires_grad_()
             along = basis.T[:, None].expand(k, *part.shape)
             with torch.enable_grad():
@@ -166,11 +166,11 @@ class Network:
             found.append((turned @ basis).movedim(0, -2))
         return torch.cat(found)
 
-    def curvatures(self, flat: Tensor, along: Tensor) -> Tensor:
+    def curvatures(self, theta: Tensor, along: Tensor) -> Tensor:
         """∂²L · along, (n, P), at vectors (n, P) and for one direction (n, P) of each."""
         found = []
         for part, vector in zip(
-            flat.detach().split(self.at_once), along.split(self.at_once), strict=True
+            theta.detach().split(self.at_once), along.split(self.at_once), strict=True
         ):
             point = part.requires_grad_()
             with torch.enable_grad():
@@ -218,15 +218,15 @@ class Network:
         except Exception:  # what torch cannot do for many at once it does one by one
             self.batched = False
 
-    def kinks(self, flat: Tensor) -> dict[str, float]:
+    def gradient_jumps(self, theta: Tensor) -> dict[str, float]:
         """Jump of the gradient at one vector (P,), by the name of the weights that have one.
 
         In parts of the gradient's largest size; nothing where it is continuous.
         """
         generator = torch.Generator().manual_seed(0)
-        across = torch.randn(len(flat), generator=generator, dtype=torch.float64).to(flat)
+        across = torch.randn(len(theta), generator=generator, dtype=torch.float64).to(theta)
         across *= self.size / across.norm()
-        sides = torch.stack([flat + s * across for s in (_FAR, -_FAR, _CLOSE, -_CLOSE)])
+        sides = torch.stack([theta + s * across for s in (_FAR, -_FAR, _CLOSE, -_CLOSE)])
         gradient = self.gradients(sides)
         large = float(gradient.abs().max()) or 1.0
         jumps = self.named(torch.stack([gradient[0] - gradient[1], gradient[2] - gradient[3]]))

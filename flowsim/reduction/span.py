@@ -109,7 +109,7 @@ def _restricted(
     return loss[0], gradient[0] @ basis
 
 
-def outside(network: Network, basis: Tensor, at: Tensor) -> Tensor:
+def residual_outside(network: Network, basis: Tensor, at: Tensor) -> Tensor:
     """Parts of gradients at points (..., n, P) outside a span, relative to the first one's sizes.
 
     Raises:
@@ -148,7 +148,7 @@ def grow(network: Network, most: int, seed: int = 0) -> Span:
         k = bases.shape[2]
         at = descent(network, bases, starts, _POINTS) if along else points(
             starts, bases, _POINTS, generator)  # fmt: skip
-        rest = outside(network, bases, at)
+        rest = residual_outside(network, bases, at)
         if not k:  # at zero the starts are equal, so that their gradients differ
             rest[1] *= last_bits
         level = network.levels(rest[0] - rest[1])
@@ -199,7 +199,7 @@ def _with(network: Network, bases: Tensor, new: Tensor) -> Tensor:
 def off_span(network: Network, basis: Tensor, seed: int = 1) -> float:
     """The largest part of the gradient outside a span, at fresh points of it."""
     generator = torch.Generator().manual_seed(seed)
-    rest = outside(network, basis, points(network.start, basis, _POINTS, generator))
+    rest = residual_outside(network, basis, points(network.start, basis, _POINTS, generator))
     return float(rest.norm(dim=1).max())
 
 

@@ -135,7 +135,7 @@ class _Rows:
     turned: Tensor
     taken: Tensor
 
-    def some(self, which: Tensor) -> _Rows:
+    def select(self, which: Tensor) -> _Rows:
         return _Rows(**{name: values[which] for name, values in vars(self).items()})
 
 
@@ -174,7 +174,7 @@ def _follow(
             index, last = rows.index[done], rows.y[done] / root
             found.theta[index], found.largest[index] = last, rows.largest[done]
             found.loss[index], found.steps_taken[index] = model.loss(last), rows.taken[done]
-            rows = rows.some(~done)
+            rows = rows.select(~done)
     return found
 
 

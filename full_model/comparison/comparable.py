@@ -42,7 +42,7 @@ def check_sampled(name: str, trainer: str) -> None:
         )
 
 
-def lifted_from(name: str, attention: bool, held: Collection[str] = ()) -> tuple[str, ...]:
+def lifted_from(name: str, attention: bool, fixed: Collection[str] = ()) -> tuple[str, ...]:
     """The coordinates of a comparison's starts.
 
     Args:
@@ -59,7 +59,7 @@ def lifted_from(name: str, attention: bool, held: Collection[str] = ()) -> tuple
         lifts = tuple(names for names in lifts if "a" in names)
         if not lifts:
             raise InputError(f"the {name} model is compared without attention: omit --attention")
-    fitting = [names for names in lifts if set(held) <= set(names) - {"e", "w"}]
+    fitting = [names for names in lifts if set(fixed) <= set(names) - {"e", "w"}]
     if not fitting:
         some = [model for model, names in LIFTS.items() if _SPATIAL in names]
         raise InputError(f"--fix a=X goes with a grid and --model {or_list(some)}")

@@ -249,7 +249,7 @@ class _Report:
         """These chunks are finished."""
         self.done = sum(len(self.chunks.members(chunk)) for chunk in parts)
         left_open = sum(int((part["end_reason"] != 0).sum()) for part in parts.values())
-        self._say(self.done, f"{left_open} left open")
+        self._report(self.done, f"{left_open} left open")
 
     def within(self, work: SideBySide) -> None:
         """A chunk is under way in this process."""
@@ -258,9 +258,9 @@ class _Report:
         text = f"{count} moving at time {work.times[-1]:.3g}"
         if count:
             text += f", {int(full.steps.max())} of at most {full.most_steps} steps"
-        self._say(self.done + len(moving) - count, text)
+        self._report(self.done + len(moving) - count, text)
 
-    def _say(self, done: int, text: str) -> None:
+    def _report(self, done: int, text: str) -> None:
         if self.progress is not None:
             self.progress(done, self.chunks.different, text)
 

@@ -148,7 +148,7 @@ def _at_unigram(
     squares = _squares(gradient(weights), metric)
     rest = [square for name, square in squares.items() if name not in ("embedding", "bias")]
     total = torch.stack([*squares.values()]).sum(0)
-    return verdict(bowl, along, lowest, torch.stack(rest).sum(0), total), lowest
+    return labels_near_unigram(bowl, along, lowest, torch.stack(rest).sum(0), total), lowest
 
 
 def _squares(gradient: Weights, metric: Weights) -> Weights:
@@ -196,7 +196,9 @@ def _rises(
     return inside
 
 
-def verdict(bowl: Tensor, along: Tensor, lowest: Tensor, rest: Tensor, total: Tensor) -> Tensor:
+def labels_near_unigram(
+    bowl: Tensor, along: Tensor, lowest: Tensor, rest: Tensor, total: Tensor
+) -> Tensor:
     """Labels of runs near the unigram: in a bowl and at rest but for it, or without any gradient.
 
     Args:
@@ -264,7 +266,7 @@ def at_unigram_of_states(
     beside = _bowl_beside(chain, weights, gradient)
     plane = _bowl_of_plane(chain, weights, gradient, nearest.gain[rows])
     bowl, lowest, along = (torch.where(on_plane, *both) for both in zip(plane, beside, strict=True))
-    return verdict(bowl, along, lowest, torch.stack(rest).sum(0), total), lowest
+    return labels_near_unigram(bowl, along, lowest, torch.stack(rest).sum(0), total), lowest
 
 
 def _bowl_of_plane(

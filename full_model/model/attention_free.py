@@ -183,7 +183,7 @@ def _backward(weights, workspace):
 
 
 @compiled(inline=True, no_cpython_wrapper=True)
-def _one(weights, out, law, kernel, length, tied, rounding, workspace):
+def _one(weights, out, probability, kernel, length, tied, rounding, workspace):
     """Stiffness of one model; its gradient is added to ``out``."""
     symbols, logits, stiffness = kernel.shape[0], workspace.gains.shape[0], 0.0
     for a in range(logits):
@@ -197,7 +197,7 @@ def _one(weights, out, law, kernel, length, tied, rounding, workspace):
             for a in range(logits):
                 workspace.outputs.target[a, 0] = kernel[x, symbols - logits + a]
             for which in range(1 if logits == 1 else 1 + logits):
-                set_cotangent(which, law, x, 1, workspace.outputs)
+                set_cotangent(which, probability, x, 1, workspace.outputs)
                 _backward(weights, workspace)
                 if which == 0:
                     _add(row, n, workspace.outputs.omega[0], workspace, out)
@@ -224,9 +224,9 @@ def without_attention(states, initial, kernel, count, length, d, width, logits, 
         rounding: half the width over which the kink of ReLU is rounded off, 0 for ReLU itself.
     """
     gradient, stiffness = np.zeros(states.shape), np.zeros(states.shape[0])
-    workspace, law = _new_room(d, width, logits), initial / count
+    workspace, probability = _new_room(d, width, logits), initial / count
     for m in range(states.shape[0]):
         weights = _read(states[m], count, d, width, logits, tied)
         out = _read(gradient[m], count, d, width, logits, tied)
-        stiffness[m] = _one(weights, out, law, kernel, length, tied, rounding, workspace)
+        stiffness[m] = _one(weights, out, probability, kernel, length, tied, rounding, workspace)
     return gradient, stiffness

@@ -66,17 +66,17 @@ class PopulationLoss:
         self.arch, self.source, self.length = arch, source, n
         if arch.attention == "none" and isinstance(source, MarkovSource):
             self.tokens = torch.arange(k, dtype=torch.uint8).unsqueeze(-1).expand(k, n)
-            law = source.stationary.clone()
+            probability = source.stationary.clone()
             laws = source.next_laws(self.tokens)
         else:
             check_enumeration(arch, n)
             self.tokens = all_sequences(n, k)
             laws = source.next_laws(self.tokens)
-            law = sequence_law(source, self.tokens, laws)
+            probability = sequence_law(source, self.tokens, laws)
         if arch.output == "binary":
             laws = laws[..., 1]
         self.tokens = self.tokens.to(device)
-        self.law, self.targets = law.to(device, dtype), laws.to(device, dtype)
+        self.probability, self.targets = probability.to(device, dtype), laws.to(device, dtype)
 
     def __call__(self, weights: Weights) -> Tensor:
         """The loss in nats, shape (...) of the weights' ensemble axes (at most one axis).
@@ -85,7 +85,7 @@ class PopulationLoss:
             InputError: weights that do not fit, or as many chains as there are no models.
         """
         ensemble = check_weights(self.arch, weights)
-        total = torch.zeros((), dtype=self.law.dtype, device=self.law.device)
+        total = torch.zeros((), dtype=self.probability.dtype, device=self.probability.device)
         for part in self._chunks(ensemble):
             total = total + self._part(weights, part, ensemble)
         return total
@@ -109,10 +109,10 @@ class PopulationLoss:
 
     def select(self, rows: Tensor) -> PopulationLoss:
         """The same loss for some of the members; itself where one chain serves all."""
-        if self.law.shape[0] == 1:
+        if self.probability.shape[0] == 1:
             return self
         part = copy(self)
-        part.law, part.targets = self.law[rows], self.targets[rows]
+        part.probability, part.targets = self.probability[rows], self.targets[rows]
         return part
 
     def optimal_bias(self, weights: Weights) -> Tensor:
@@ -130,14 +130,15 @@ class PopulationLoss:
         with torch.no_grad():
             parts = [forward(self.arch, plain, self.tokens[c]) for c in self._chunks(ensemble)]
         free = torch.cat(parts, dim=-2)
-        law, targets = (self.law, self.targets) if ensemble else (self.law[0], self.targets[0])
+        weight, targets = self.probability, self.targets
+        probability, targets = (weight, targets) if ensemble else (weight[0], targets[0])
         steepest = float(targets.logit().abs().nan_to_num(posinf=750.0).max())  # where one is sure
         high = free.abs().amax((-2, -1)) + 1 + steepest
         low = -high
         for _ in range(200):
             middle = (low + high) / 2
             residual = (free + middle[..., None, None]).sigmoid() - targets
-            above = (residual.mean(-1) * law).sum(-1) > 0
+            above = (residual.mean(-1) * probability).sum(-1) > 0
             low, high = torch.where(above, low, middle), torch.where(above, middle, high)
         return (low + high) / 2
 
@@ -145,18 +146,18 @@ class PopulationLoss:
         if len(ensemble) > 1:
             raise InputError(f"the population loss takes one ensemble axis, not {len(ensemble)}")
         models = ensemble[0] if ensemble else 1
-        if self.law.shape[0] not in (1, models):
-            raise InputError(f"{self.law.shape[0]} chains cannot serve {models} models")
+        if self.probability.shape[0] not in (1, models):
+            raise InputError(f"{self.probability.shape[0]} chains cannot serve {models} models")
         count = self.tokens.shape[0]
         size = max(1, CHUNK_NUMBERS // (models * self.length * _widest(self.arch, self.length)))
         return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
     def _part(self, weights: Weights, part: slice, ensemble: tuple[int, ...]) -> Tensor:
         logits = forward(self.arch, weights, self.tokens[part])
-        law, targets = self.law[:, part], self.targets[:, part]
+        probability, targets = self.probability[:, part], self.targets[:, part]
         if not ensemble:
-            law, targets = law[0], targets[0]
-        return (cross_entropy(self.arch, logits, targets).mean(-1) * law).sum(-1)
+            probability, targets = probability[0], targets[0]
+        return (cross_entropy(self.arch, logits, targets).mean(-1) * probability).sum(-1)
 
 
 def fitting_length(arch: Architecture, source: SequenceSource, length: int | None) -> int:

@@ -80,12 +80,12 @@ class SequenceSource(ABC):
         return whole, torch.arange(self.members, device=tokens.device)[:, None, None]
 
 
-def sequence_law(source: SequenceSource, tokens: Tensor, laws: Tensor) -> Tensor:
+def sequence_law(source: SequenceSource, tokens: Tensor, predictions: Tensor) -> Tensor:
     """P(x_1 … x_N) of sequences (B, N), with their ``next_laws``, shape (M, B)."""
     law = source.first_law()[:, tokens[:, 0].long()]
     for n in range(tokens.shape[1] - 1):
         following = tokens[None, :, n + 1, None].long().expand(law.shape[0], -1, -1)
-        law = law * laws[:, :, n].gather(-1, following)[..., 0]
+        law = law * predictions[:, :, n].gather(-1, following)[..., 0]
     return law
 
 
@@ -190,8 +190,10 @@ class MarkovSource(SequenceSource):
         device = generator.device
         size = (self.members, batch, length + 1)
         u = torch.rand(size, dtype=torch.float64, device=device, generator=generator)
-        laws = torch.cat([self.stationary[:, None], self.kernel], dim=1)  # π, then a row per state
-        steps = laws.cumsum(-1)[..., :-1].to(device)  # (M, 1 + k, k − 1)
+        predictions = torch.cat(
+            [self.stationary[:, None], self.kernel], dim=1
+        )  # π, then a row per state
+        steps = predictions.cumsum(-1)[..., :-1].to(device)  # (M, 1 + k, k − 1)
         if self.states == 2:
             return _binary_paths(u, steps[..., 0])
         maps = (u[..., None, None] >= steps[:, None, None, 1:]).sum(-1)  # (M, B, N + 1, k)
@@ -269,12 +271,12 @@ class ChainSource(SharedSource[OrderChain]):
         """
         whole, _ = self.of_members(tokens)
         states, order = self.states, self.data.order
-        context, laws = torch.zeros_like(whole[..., 0]), []
+        context, predictions = torch.zeros_like(whole[..., 0]), []
         for n in range(whole.shape[-1]):
             known = min(n + 1, order)
             context = (context * states + whole[..., n]) % states**known
-            laws.append(self._after(known)[context])
-        return torch.stack(laws, dim=-2)
+            predictions.append(self._after(known)[context])
+        return torch.stack(predictions, dim=-2)
 
     def _after(self, known: int) -> Tensor:
         """The law of the next symbol after each ``known`` ≤ k symbols, (S^known, S)."""
@@ -314,8 +316,8 @@ class PriorSource(SharedSource[Prior]):
     def next_laws(self, tokens: Tensor) -> Tensor:
         """Bayes's predictor, the same for all members."""
         shape = tokens.shape[-2:]
-        laws = bayes_laws(self.data, tokens.reshape(-1, shape[-1]))
-        return laws.reshape(-1, *shape, self.states).expand(self.members, -1, -1, -1)
+        predictions = bayes_laws(self.data, tokens.reshape(-1, shape[-1]))
+        return predictions.reshape(-1, *shape, self.states).expand(self.members, -1, -1, -1)
 
     def held_out(
         self, batch: int, length: int, generator: torch.Generator

@@ -86,7 +86,7 @@ def equal(claim: str, expected: float, found: list[float], tolerance: float = TO
     return Claim(claim, expected, worst, error, error <= tolerance * max(1.0, scale))
 
 
-def held(claim: str, expected: str, found: list[bool]) -> Claim:
+def sign_claim(claim: str, expected: str, found: list[bool]) -> Claim:
     """The claim that something is so at every seed."""
     failed = found.count(False)
     text = expected if failed == 0 else f"not so at {failed} of {len(found)} seeds"
@@ -245,11 +245,11 @@ def unigram_point(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) ->
     if near_signs:
         return claims
     if not arch.tied:
-        claims.append(held(f"{title}: block at p + q = {excess + 1:g}", "indefinite", signs))
+        claims.append(sign_claim(f"{title}: block at p + q = {excess + 1:g}", "indefinite", signs))
     elif excess > 0:
-        claims.append(held(f"{title}: block at p + q > 1", "positive definite", signs))
+        claims.append(sign_claim(f"{title}: block at p + q > 1", "positive definite", signs))
     else:
-        claims.append(held(f"{title}: block at p + q < 1", "as the Schur complement", signs))
+        claims.append(sign_claim(f"{title}: block at p + q < 1", "as the Schur complement", signs))
     return claims
 
 
@@ -380,18 +380,18 @@ def divergence(t: Tensor, logits: Tensor) -> Tensor:
 def _lemmas(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) -> list[Claim]:
     """Lemma 1, L = E KL(P(·|x_n) ‖ f_θ) + entropy rate, and Lemma 2, ∇L = E (f_θ − t) ∇logit."""
     arch, kind = loss.arch, "tied" if loss.arch.tied else "untied"
-    law, t = loss.law[0], loss.targets[0]
+    probability, t = loss.probability[0], loss.targets[0]
     gaps, slopes, losses, sizes = [], [], [], []
     for seed in seeds:
         weights = free_weights(arch, generator_of(seed))
         value, gradient = loss.value_and_gradient(weights)
         free = {name: w.requires_grad_() for name, w in weights.items()}
         logits = forward(arch, free, loss.tokens)
-        kl = float((divergence(t, logits.detach()).mean(-1) * law).sum())
+        kl = float((divergence(t, logits.detach()).mean(-1) * probability).sum())
         losses.append(float(value))
         sizes.append(norm(gradient))
         gaps.append(float(value) - kl - chain.entropy_rate)
-        residual = law.unsqueeze(-1) * (logits.detach().sigmoid() - t) / loss.length
+        residual = probability.unsqueeze(-1) * (logits.detach().sigmoid() - t) / loss.length
         by_lemma = torch.autograd.grad((residual * logits).sum(), list(free.values()))
         off = [(a - gradient[name]).abs().max() for name, a in zip(free, by_lemma, strict=True)]
         slopes.append(float(max(off)))

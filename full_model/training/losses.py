@@ -87,16 +87,16 @@ class HeldOut:
         self.arch, device = settings.arch, settings.device
         generator = torch.Generator(device).manual_seed(settings.data_seed + 1)
         size = settings.test_batch, settings.arch.length
-        self.tokens, laws = source.repeat(settings.members).held_out(*size, generator)
-        laws = laws.to(device)
-        self.targets = (laws[..., 1] if settings.arch.output == "binary" else laws).to(dtype)
-        entropy = torch.stack([-torch.xlogy(law, law).sum(-1).mean(-1) for law in laws])
+        self.tokens, targets = source.repeat(settings.members).held_out(*size, generator)
+        targets = targets.to(device)
+        self.targets = (targets[..., 1] if settings.arch.output == "binary" else targets).to(dtype)
+        entropy = torch.stack([-torch.xlogy(law, law).sum(-1).mean(-1) for law in targets])
         self._errs = torch.zeros(settings.members, dtype=torch.float64, device=device)
         self._fit: tuple[Tensor, Tensor] | None = None
         data = settings.every_data[0]
         if losses.column("Bayes") is not None and isinstance(data, Prior):
             order = data.order
-            columns = [*(_counting(self.tokens, j, laws) for j in range(order + 1)), entropy]
+            columns = [*(_counting(self.tokens, j, targets) for j in range(order + 1)), entropy]
             controls = torch.stack(columns, dim=-1)  # (M, B, controls)
             exact = losses.values[:, 1 : order + 3].to(device)
             errs = controls.mean(1) - exact
@@ -116,7 +116,7 @@ class HeldOut:
         return mean - (share * errs[part]).sum(-1)
 
 
-def _counting(tokens: Tensor, order: int, laws: Tensor) -> Tensor:
+def _counting(tokens: Tensor, order: int, targets: Tensor) -> Tensor:
     """The loss of add-one counting on every sequence, (M, B)."""
-    said = in_context(tokens.flatten(0, 1), order, laws.shape[-1], 1.0).reshape(laws.shape)
-    return -(laws * said.log()).sum(-1).mean(-1)
+    said = in_context(tokens.flatten(0, 1), order, targets.shape[-1], 1.0).reshape(targets.shape)
+    return -(targets * said.log()).sum(-1).mean(-1)

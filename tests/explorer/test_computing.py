@@ -22,7 +22,7 @@ from flowsim.explorer.layers import (
     refined,
     runs,
 )
-from flowsim.explorer.page.words import other_length, story, verdict, why_apart
+from flowsim.explorer.page.words import describe_run, describe_trajectory, other_length, why_apart
 from flowsim.explorer.starts import CloudShare, cloud_shares, follow_start
 from flowsim.explorer.training import FullSettings, Run, check_training, is_untied, training
 from flowsim.explorer.view import GaussianCloud, Start, View, Window
@@ -79,14 +79,16 @@ def test_starts_at_minus_e_end_alike(name, options):
     e, w = np.random.Generator(np.random.PCG64(2)).uniform(0.1, 2.0, (2, 12))
     w *= np.where(np.arange(12) % 2, 1, -1)
     plane = view.model.plane
-    starts = [plane.at(*map(torch.from_numpy, (w, sign * e)), view.held) for sign in (1, -1)]
+    starts = [
+        plane.at(*map(torch.from_numpy, (w, sign * e)), view.fixed_values) for sign in (1, -1)
+    ]
     both = [find_limits(view.model, theta).label for theta in starts]
     assert both[0].tolist() == both[1].tolist()
     held = replace(View().with_model("untied"), fixed=(("u", 0.8),))
     found = followed(held, np.append(e, -e), np.append(w, w), lambda: False)
     assert found.tolist() == find_limits(held.model, held.model.plane.at(
         torch.from_numpy(np.append(w, w)), torch.from_numpy(np.append(e, -e)),
-        held.held)).label.tolist()  # fmt: skip
+        held.fixed_values)).label.tolist()  # fmt: skip
 
 
 def test_runs_cover_exactly_the_cells_that_are_on():
@@ -125,7 +127,7 @@ def test_an_end_beside_the_plane_says_so():
     orbit = follow_start(view, Start(0.1, -0.52))
     assert orbit.label == Label.LOCAL_MINIMUM and orbit.end[1] < -0.5  # where saddles are drawn
     assert orbit.beside["rho"] == pytest.approx((-0.0306, 0.0), abs=1e-3)
-    assert "beside this plane (rho = -0.031, not 0)" in story(view, [orbit], 0, 0)
+    assert "beside this plane (rho = -0.031, not 0)" in describe_trajectory(view, [orbit], 0, 0)
     assert follow_start(View(), Start(0.1, -0.52)).beside == {}
 
 
@@ -133,7 +135,7 @@ def test_a_learned_end_beside_the_plane_says_so_too():
     view = View().with_model("rank-one").on_chain(0.2, 0.3)
     orbit = follow_start(view, Start(1.0, -1.5))
     assert orbit.label == Label.GLOBAL_MINIMUM and orbit.beside
-    assert "the curve of minima in it is not about it" in story(view, [orbit], 0, 0)
+    assert "the curve of minima in it is not about it" in describe_trajectory(view, [orbit], 0, 0)
 
 
 @pytest.mark.parametrize("start", [(5.0, 5.0), (10.0, 10.0), (20.0, 20.0), (-10.0, 3.0)])
@@ -152,7 +154,7 @@ def test_another_length_is_said():
     run = Run(BAD, FullSettings(length=4), follow_start(view, BAD).label)
     for _ in training(view, run, lambda: False):
         pass
-    assert "the flow of N = 8" in verdict(view, run)
+    assert "the flow of N = 8" in describe_run(view, run)
 
 
 def test_a_run_goes_on_to_its_end_and_leaves_the_plane():
@@ -213,7 +215,7 @@ def test_full_training_goes_where_the_flow_says(trainer, start, outcome):
     run = Run(start, FullSettings(trainer), follow_start(view, start).label)
     looks = [len(run.curve) for _ in training(view, run, lambda: False)]
     assert looks == sorted(looks) and run.outcome == outcome and run.ended == "decided"
-    assert run.predicted == outcome and "just as the flow says" in verdict(view, run)
+    assert run.predicted == outcome and "just as the flow says" in describe_run(view, run)
     first, canonical = run.curve[0], view.model
     theta = torch.tensor(start, dtype=torch.float64)
     assert (first.e, first.w) == pytest.approx(start) and first.time == 0
@@ -226,7 +228,7 @@ def test_sampled_training_streams_and_stops():
     run = Run(GOOD, FullSettings("adamw", d=4, length=4, steps=50), Label.GLOBAL_MINIMUM)
     assert list(training(view, run, lambda: len(run.curve) >= 3))
     assert run.ended == "stopped" and run.outcome == Label.UNRESOLVED
-    assert "was stopped" in verdict(view, run) and 0 < run.curve[-1].step < 50
+    assert "was stopped" in describe_run(view, run) and 0 < run.curve[-1].step < 50
     run = Run(GOOD, FullSettings("sgd", d=4, length=4, steps=6), Label.GLOBAL_MINIMUM)
     for _ in training(view, run, lambda: False):
         pass
@@ -243,7 +245,7 @@ def test_a_run_ends_after_two_minutes(trainer, monkeypatch):
     for _ in training(view, run, lambda: False):
         pass
     assert run.ended == "out of time" and run.outcome == Label.UNRESOLVED
-    assert "out of its 120 seconds after" in verdict(view, run) and 110 <= next(clock) <= 200
+    assert "out of its 120 seconds after" in describe_run(view, run) and 110 <= next(clock) <= 200
 
 
 @pytest.mark.parametrize("trainer", ["gd", "flow"])
@@ -254,8 +256,8 @@ def test_a_run_that_is_out_of_steps_is_measured_at_its_end(trainer):
         pass
     assert run.ended == "out of steps" and run.curve[-1].step >= 6
     assert all(np.isfinite([x.loss, x.e, x.w, x.gap]).all() for x in run.curve)
-    assert "% of what can be learned still unlearned" in verdict(view, run)
-    assert "nan" not in verdict(view, run)
+    assert "% of what can be learned still unlearned" in describe_run(view, run)
+    assert "nan" not in describe_run(view, run)
 
 
 @pytest.mark.parametrize("trainer", ["gd", pytest.param("flow", marks=pytest.mark.slow)])

@@ -79,7 +79,7 @@ def test_a_link_restores_a_model_of_the_users_own(tmp_path):
     usual = View(ModelSpec(f"{tmp_path / 'mine.py'}:Well"), window=Window(-2, 2, -1, 1))
     view = usual.with_model(usual.spec.name, g=-0.3).with_start(0.1, 0.2).with_slice(0.5)
     view = replace(view, window=Window(-4.0, 2.0, -1.0, 1.0))
-    assert view.numbers == {"g": -0.3, "n": 2} and view.held == {"model": 0.5}
+    assert view.numbers == {"g": -0.3, "n": 2} and view.fixed_values == {"model": 0.5}
     assert from_query(parse_qs(to_query(view)), usual) == (view, FullSettings(), [])
     assert view.with_model("canonical").usual_window == Window()
 
@@ -134,8 +134,8 @@ def test_bounds_are_kept():
 def test_another_model_keeps_what_it_has():
     view = View().with_model("uniform", length=16).with_slice(0.5)
     assert view.with_model("rank-one").spec.get("length") == 16
-    assert view.with_model("linear").held == {"a": 0.5}
-    assert view.with_model("canonical").held == {}
+    assert view.with_model("linear").fixed_values == {"a": 0.5}
+    assert view.with_model("canonical").fixed_values == {}
     assert view.with_model("states").spec.get("states") == 5
     assert view.with_slice(0.0).fixed == ()
 

@@ -21,7 +21,7 @@ from flowsim import (
     find_limits,
 )
 from flowsim.models.canonical.basins import SADDLE_ENERGY
-from flowsim.models.gap_family.compiled import law_of, loss, slope
+from flowsim.models.gap_family.compiled import loss, loss_parameters, slope
 from flowsim.models.gap_family.loss import gap_loss, gap_slope, optimal_logit
 
 CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.9, 0.9), (0.1, 0.1), (0.02, 0.9), (0.4, 0.6001)]
@@ -31,7 +31,7 @@ MODELS = [CanonicalModel, LinearAttentionModel, UntiedModel]
 @pytest.mark.parametrize(("p", "q"), [*CHAINS, (0.3, 0.7), (0.5, 0.5), (1e-9, 0.3), (0.8, 0.2)])
 def test_scalar_loss_and_slope_are_the_models(p, q):
     chain = BinaryChain(p, q)
-    law = law_of(chain)
+    law = loss_parameters(chain)
     for gap in (-1e4, -500.0, -30.0, -2.0, -1e-9, 0.0, 1e-3, 1.7, 40.0, 1e5):
         at = torch.tensor(gap, dtype=torch.float64)
         assert loss(law, gap) == pytest.approx(gap_twin.gap_loss(chain, at).item(), rel=1e-13)
@@ -70,7 +70,7 @@ def test_derivatives_of_the_loss_are_those_of_its_twin(p, q, generator):
 
 
 def test_the_slope_is_right_to_rounding_next_to_the_minimum():
-    law = law_of(BinaryChain(0.5, 0.8))
+    law = loss_parameters(BinaryChain(0.5, 0.8))
     curvature = slope(law, 1e-6) / 1e-6
     for beyond in (1e-12, -1e-12, 1e-200):
         assert slope(law, beyond) / beyond == pytest.approx(curvature, rel=1e-6)

@@ -19,7 +19,7 @@ from flowsim.compiled import config
 from flowsim.flow.gap.engine import engine_of
 from flowsim.flow.gap.timed import AFTER, BEFORE, LAST, NODES
 from flowsim.flow.options import Steps
-from flowsim.models.gap_family.compiled import law_of, log_add, loss, slope
+from flowsim.models.gap_family.compiled import log_add, loss, loss_parameters, slope
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 NAMES = ["canonical", "linear", "untied"]
@@ -148,7 +148,7 @@ def test_what_a_step_knows_between_its_ends_is_scipy_s(random):
 )
 def test_a_course_keeps_time_and_place(name, starts):
     """One step of the engine against quadrature of dt = dΔ/(ℓ′ ‖∇Δ‖²) along scipy's orbit."""
-    law, engine = law_of(BinaryChain(0.5, 0.8)), engine_for(name)
+    law, engine = loss_parameters(BinaryChain(0.5, 0.8)), engine_for(name)
     for theta in starts:
         far = engine.is_far(*theta, law[0])
         sign, *start = engine.point_of(far, *theta)
@@ -294,7 +294,7 @@ def test_a_point_on_a_level_or_on_the_minima_is_known():
 
 @pytest.mark.parametrize("pq", [(0.5, 0.8), (0.2, 0.3), (0.5, 0.5)])
 def test_the_gap_of_a_loss_is_found(pq):
-    law, gap_at = law_of(BinaryChain(*pq)), ENGINE.gap_at
+    law, gap_at = loss_parameters(BinaryChain(*pq)), ENGINE.gap_at
     for start, end in ((law[0] + 2, law[0]), (law[0] - 3, law[0]), (2.0, 0.0)):
         low, high = loss(law, end), loss(law, start)
         if high <= low:

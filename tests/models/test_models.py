@@ -115,7 +115,7 @@ def test_a_compiled_half_is_handed_out_for_its_own_formulas_alone(name):
     model = flowsim.model(name, **data)
     half = model.flow()
     assert isinstance(half, LogitGapSystem) and half.of is type(model)
-    assert half.law[0] * (6.0 if name == "states" else 1.0) == model.chain.target_logit_gap
+    assert half.params[0] * (6.0 if name == "states" else 1.0) == model.chain.target_logit_gap
     assert type("Same", (type(model),), {})(model.chain).flow() == half
     other = type("Other", (type(model),), {"logit_gap": lambda self, theta: theta.sum(-1)})
     assert other(model.chain).flow() is None

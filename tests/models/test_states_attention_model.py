@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from flowsim import InputError, MarkovChain, StatesAttentionModel, StatesModel, model, model_of
-from flowsim.models.states.law import count_pasts, next_law, share_law
+from flowsim.models.states.distribution import count_pasts, next_law, share_law
 
 #: S, p, N, m.
 CASES = [(2, 0.65, 6, 1), (3, 0.8, 4, 2), (5, 0.7, 3, 4), (3, 0.3, 1, 3)]
@@ -50,7 +50,7 @@ def naive_loss(case, e, w, v):
 @every_case
 def test_the_law_is_that_of_all_sequences(case):
     states, p, length, _ = case
-    law = share_law(MarkovChain.symmetric(states, p), length)
+    distribution = share_law(MarkovChain.symmetric(states, p), length)
     wanted = {}
     for word, chance in words(case):
         for n in range(1, length + 1):
@@ -59,11 +59,11 @@ def test_the_law_is_that_of_all_sequences(case):
             key = round(own, 12), *(round(x, 12) for x in sorted(counts))
             wanted[key] = wanted.get(key, 0) + chance / length
     found = {}
-    for weight, share, many in zip(*law, strict=True):
+    for weight, share, many in zip(*distribution, strict=True):
         others = np.repeat(share[1:], many[1:].astype(int))
         found[round(share[0], 12), *(round(x, 12) for x in sorted(others))] = weight
     assert found == pytest.approx(wanted, rel=1e-12)
-    assert math.fsum(law.weight) == pytest.approx(1, rel=1e-14)
+    assert math.fsum(distribution.weight) == pytest.approx(1, rel=1e-14)
 
 
 @every_case
@@ -107,9 +107,9 @@ def test_large_weights_have_finite_losses():
 def test_the_bound_on_classes_is_met_by_those_found_and_those_at_hand(monkeypatch):
     """Of two symbols of two states two shares are found, and two pasts are at hand."""
     chain = MarkovChain.symmetric(2, 0.7)
-    monkeypatch.setattr("flowsim.models.states.law.MOST_CLASSES", 4)
+    monkeypatch.setattr("flowsim.models.states.distribution.MOST_CLASSES", 4)
     assert len(share_law.__wrapped__(chain, 2).weight) == 2
-    monkeypatch.setattr("flowsim.models.states.law.MOST_CLASSES", 3)
+    monkeypatch.setattr("flowsim.models.states.distribution.MOST_CLASSES", 3)
     with pytest.raises(InputError, match="more than 3 different pasts"):
         share_law.__wrapped__(chain, 2)
 

@@ -138,7 +138,7 @@ def chain_of_order(rows: list[list[float]], order: int) -> OrderChain:
     return chain
 
 
-def prior_of(words: str, states: int | None, order: int | None) -> Prior:
+def prior_of(text: str, states: int | None, order: int | None) -> Prior:
     """The prior that --prior, --states and --order describe together.
 
     Raises:
@@ -147,7 +147,7 @@ def prior_of(words: str, states: int | None, order: int | None) -> Prior:
     from flowsim.chains.priors import MixturePrior
 
     names, given = [], []
-    for part in words.split(","):
+    for part in text.split(","):
         name, colon, weight = part.strip().rpartition(":")
         names.append(name if colon else weight)
         given += [number(weight)] * bool(colon)
@@ -155,7 +155,7 @@ def prior_of(words: str, states: int | None, order: int | None) -> Prior:
     if not spelled or (len(names) == 1 and given not in ([], [1.0])):
         raise InputError(
             "--prior is NAME, or NAME:WEIGHT,NAME:WEIGHT with a weight for every name, not "
-            f"{shown(words)}"
+            f"{shown(text)}"
         )
     parts = [_part(name, states, order) for name in names]
     for found in parts:
@@ -214,16 +214,16 @@ class Chain(AnyChain):
     as_json: options.Json = False
 
 
-def _process_words(words: str) -> tuple[str, dict[str, float]]:
+def _process_words(text: str) -> tuple[str, dict[str, float]]:
     """The name and the numbers of --process."""
-    name, _, rest = words.partition(":")
+    name, _, rest = text.partition(":")
     numbers = {}
     for part in rest.split(",") if rest else []:
         key, _, value = part.partition("=")
         numbers[key.strip()] = number(value)
         if math.isnan(numbers[key.strip()]):
             raise InputError(
-                f"--process is NAME or NAME:NUMBER=VALUE,NUMBER=VALUE, not {shown(words)}"
+                f"--process is NAME or NAME:NUMBER=VALUE,NUMBER=VALUE, not {shown(text)}"
             )
     return name.strip(), numbers
 

@@ -144,7 +144,7 @@ class ScanOptions(StartOptions, ReducedModelOptions, OptimizerOptions, Tolerance
 
     def path(self) -> Path:
         """--out, or a name that says model, chain and starts."""
-        words = ["scan", *self.words(), *self.optimizer_words()]
+        words = ["scan", *self.name_parts(), *self.optimizer_words()]
         for name, values in (("p", self.p or ()), ("q", self.q or ())):
             ends = dict.fromkeys((*values[:1], *values[-1:]))
             words += [name + "to".join(f"{value:g}" for value in ends)] if ends else []

@@ -18,7 +18,7 @@ from flowsim.drawing.overlay import path_columns
 from flowsim.errors import InputError
 from flowsim.explorer.export import command_lines, python_lines, saved_file
 from flowsim.explorer.page.page_parts import Page
-from flowsim.explorer.page.words import other_length, verdict, why_apart
+from flowsim.explorer.page.words import describe_run, other_length, why_apart
 from flowsim.explorer.training import USUAL_RATE, Run, check_training, training
 from flowsim.explorer.view import LOGS, Stop, View, full_length
 from flowsim.labels import Label
@@ -58,7 +58,7 @@ class Choices:
         self.updating = True
         try:
             sliders = {name: slider for name, slider in c.sliders.items() if name in view.numbers}
-            pairs = [(c.a, view.held.get(view.slice_name or "", 0.0))]
+            pairs = [(c.a, view.fixed_values.get(view.slice_name or "", 0.0))]
             pairs += [(slider, view.numbers[name]) for name, slider in sliders.items()]
             pairs += [(slider, spec.get(n)) for n, slider in (("p", c.p), ("q", c.q)) if n in own]
             for slider, value in pairs:
@@ -69,10 +69,10 @@ class Choices:
             for name, slider in c.sliders.items():
                 slider.visible = name in sliders
             c.a.visible, c.arguments.visible = view.slice_name is not None, bool(sliders)
-            c.a.title = f"{view.slice_name}: {'attention of the ' * view.trains}slice"
+            c.a.title = f"{view.slice_name}: {'attention of the ' * view.trainable}slice"
             c.place.title = f"Start at {view.x}, {view.y}"
             for widget in c.of_training:
-                widget.visible = view.trains
+                widget.visible = view.trainable
             c.model.value = spec.name
             for widget, name in ((c.length, "length"), (c.states, "states")):
                 widget.visible = name in own and name in spec.options
@@ -99,7 +99,7 @@ class Choices:
         c = self.visit.controls
         on, name = list(c.options.active), str(c.model.value)
         options: dict[str, Any] = {}
-        if name == view.spec.name and view.trains:  # what is chosen belongs to the model before
+        if name == view.spec.name and view.trainable:  # what is chosen belongs to the model before
             options |= {"attention": 0 in on, "tied": 1 not in on}
             for size in ("length", "states"):
                 value = getattr(c, size).value
@@ -192,10 +192,10 @@ class TrainerPanel:
         if run is None:
             text = "" if starts else "<p>First click a start.</p>"
         elif run.ended and run.outcome != Label.UNRESOLVED:
-            said = escape(verdict(visit.view, run))
+            said = escape(describe_run(visit.view, run))
             text = f"<p><b>{said}</b>{why_apart(run, visit.orbits[chosen])}</p>"
         else:
-            text = f"<p>{escape(verdict(visit.view, run))}</p>"
+            text = f"<p>{escape(describe_run(visit.view, run))}</p>"
         c.whole.disabled = self.busy or run is None or run.ended != "decided"
         c.verdict.text = text + other_length(visit.view, visit.full)
 

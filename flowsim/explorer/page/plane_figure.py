@@ -141,7 +141,7 @@ class PlaneFigure:
         self._add_marks("ends", size=12, line_width=2)
 
     def _put(self, name: str, data: dict[str, Any]) -> None:
-        put(self.sources[name], data)
+        update_source(self.sources[name], data)
 
     def show_axes(self, view: View) -> None:
         """Name the axes."""
@@ -272,7 +272,7 @@ class PlaneFigure:
         self._put("cloud", _marks(found.x, found.y, kinds) if found else _marks(none, none, []))
 
 
-def put(source: ColumnDataSource, data: dict[str, Any]) -> None:
+def update_source(source: ColumnDataSource, data: dict[str, Any]) -> None:
     """Show other data; the same as before need no message to the browser."""
     if not all(_same(values, source.data[name]) for name, values in data.items()):
         source.data = data

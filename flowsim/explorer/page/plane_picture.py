@@ -11,7 +11,7 @@ import xarray as xr
 
 from flowsim.explorer import layers
 from flowsim.explorer.page.page_parts import Page
-from flowsim.explorer.page.words import legend, reading, under
+from flowsim.explorer.page.words import describe_cursor, describe_window, legend
 from flowsim.explorer.view import View
 
 #: Milliseconds after which a slider rests, and after which labels that do not come are greyed out.
@@ -86,8 +86,8 @@ class Picture:
         view, text = self.visit.view, ""
         if at is not None:
             y, x = (torch.tensor([value]).double() for value in at)
-            theta = view.model.plane.at(x, y, view.held)
-            text = under(view, self.cells, *at, float(view.model.loss(theta)[0]))
+            theta = view.model.plane.at(x, y, view.fixed_values)
+            text = describe_cursor(view, self.cells, *at, float(view.model.loss(theta)[0]))
         self.visit.controls.under.text = text
 
     def _look(self) -> None:
@@ -153,4 +153,4 @@ class Picture:
     def _show_cells(self, view: View, cells: layers.Cells) -> None:
         self.cells = cells
         self.visit.plane.show_cells(view, cells)
-        self.visit.controls.reading.text = reading(view, cells)
+        self.visit.controls.reading.text = describe_window(view, cells)

@@ -13,7 +13,7 @@ from bokeh.models import Label as Text
 from bokeh.plotting import figure
 
 from flowsim.drawing.style import INK, LINE, SOFT, TRAINED
-from flowsim.explorer.page.plane_figure import put
+from flowsim.explorer.page.plane_figure import update_source
 from flowsim.explorer.starts import Orbit, Path
 from flowsim.explorer.training import Run
 from flowsim.explorer.view import View
@@ -74,7 +74,7 @@ class TimeFigures:
         self._lines: dict[str, list[Line]] = {}  # unscaled, for any axes
         self.logs: tuple[str, ...] = ()
         self.least = self.unigrams = 0.0  # the least loss, and by how much the unigram's is more
-        self.trains = True
+        self.trainable = True
         self.time = Range1d(0, 1)
         self.axes = "e", "w"
         self.figures = [self._panel(name, name == _PANELS[-1]) for name in _PANELS]
@@ -112,10 +112,10 @@ class TimeFigures:
 
     def show_chain(self, view: View) -> None:
         """The least loss, the loss of the unigram, and the gap of the minima, of a chain."""
-        self.axes, self.trains = (view.y, view.x), view.trains
+        self.axes, self.trainable = (view.y, view.x), view.trainable
         for part in (self.best, self.unigram, self.target, *self.names, self.figures[1]):
-            part.visible = view.trains
-        if view.trains:
+            part.visible = view.trainable
+        if view.trainable:
             chain = view.chain
             self.least = chain.entropy_rate
             self.unigrams = chain.mutual_information
@@ -134,7 +134,7 @@ class TimeFigures:
                 for (name, values), dash in zip(several.items(), cycle(_DASHES), strict=False):
                     found["coordinates"].append(Line(whole.time, values, ink, 2.0, dash, name))
         self._lines |= {f"{name} flow": lines for name, lines in found.items()}
-        if not view.trains and orbits:
+        if not view.trainable and orbits:
             self.least = min(orbit.end_loss for orbit in orbits)
         self.logs = self._usual_logs(orbits) if view.logs is None else view.logs
         self._draw()
@@ -168,7 +168,7 @@ class TimeFigures:
             fall = (path.loss[0] - path.loss) / max(path.loss[0] - path.loss[-1], 1e-300)
             quarter.append(float(path.time[np.argmax(fall >= 0.25)] / path.time[-1]))
             excess.append(float(path.loss[0] - self.least))
-        usual = self.unigrams if self.trains else min(excess, default=0.0)
+        usual = self.unigrams if self.trainable else min(excess, default=0.0)
         time = ("time",) * (min(quarter, default=1.0) < 1 / 30)
         return time + ("loss",) * bool(excess and max(excess) > 30 * usual)
 
@@ -181,16 +181,16 @@ class TimeFigures:
             up = _log(_LEAST, self.least) if loss_log and name == "loss" else np.asarray
             for kind in ("flow", "training"):
                 lines = [line.on(across, up) for line in self._lines.get(f"{name} {kind}", [])]
-                put(self.sources[f"{name} {kind}"], _columns(lines))
+                update_source(self.sources[f"{name} {kind}"], _columns(lines))
                 if kind == "flow":
-                    put(self.sources[f"{name} words"], _at_ends(lines))
-        for axis, log, words in (
+                    update_source(self.sources[f"{name} words"], _at_ends(lines))
+        for axis, log, labels in (
             (self.figures[-1].xaxis[0], time_log, _TIME),
             (self.figures[0].yaxis[0], loss_log, "excess loss" if loss_log else "loss"),
         ):  # powers of ten, or plain numbers
-            axis.axis_label, axis.formatter.code = words, _POWER if log else _NUMBER
+            axis.axis_label, axis.formatter.code = labels, _POWER if log else _NUMBER
             axis.ticker.update(min_interval=1 if log else 0, num_minor_ticks=0 if log else 5)
-        if self.trains:
+        if self.trainable:
             above = self.unigrams
             self.best.visible = self.names[0].visible = not loss_log
             self.best.location = self.names[0].y = self.least
@@ -240,19 +240,19 @@ def _at_ends(lines: Sequence[Line]) -> dict[str, list[Any]]:
             ends.append((float(line.values[there[-1]]), float(line.time[there[-1]]), line.name))
     heights = [y for line in lines for y in line.values[np.isfinite(line.values)]]
     reach = max(float(np.ptp(heights)), 1e-6) if heights else 1.0
-    words: list[tuple[float, float, str]] = []
+    labels: list[tuple[float, float, str]] = []
     for y, x, name in sorted(ends):
-        near = bool(words) and y - words[-1][0] < 0.12 * reach and x == words[-1][1]
-        words.append((y, x, f"{words.pop()[2]}, {name}" if near else name))
-    return {"x": [x for _, x, _ in words], "y": [y for y, _, _ in words],
-            "text": [text for _, _, text in words]}  # fmt: skip
+        near = bool(labels) and y - labels[-1][0] < 0.12 * reach and x == labels[-1][1]
+        labels.append((y, x, f"{labels.pop()[2]}, {name}" if near else name))
+    return {"x": [x for _, x, _ in labels], "y": [y for y, _, _ in labels],
+            "text": [text for _, _, text in labels]}  # fmt: skip
 
 
-def _named_line(plot: Any, dash: list[int], words: str, x: int) -> tuple[Span, Text]:
+def _named_line(plot: Any, dash: list[int], labels: str, x: int) -> tuple[Span, Text]:
     """A horizontal line of a plot, and words above it, so many pixels from the left."""
     span = Span(dimension="width", line_dash=dash, line_color=SOFT, line_width=1)
     name = Text(
-        x=x, y=0, x_units="screen", y_offset=1, text=words, text_font_size="10.5px",
+        x=x, y=0, x_units="screen", y_offset=1, text=labels, text_font_size="10.5px",
         text_color=SOFT, background_fill_color="#ffffff", background_fill_alpha=0.8,
     )  # fmt: skip
     plot.add_layout(span)

@@ -37,7 +37,7 @@ def _goes_to(view: View) -> dict[str, str]:
     return {**_VERBS, **{name: escape(f"go {style.way_to(caption)}") for name, caption in found}}
 
 
-def reading(view: View, cells: Cells) -> str:
+def describe_window(view: View, cells: Cells) -> str:
     """The chain's regime and the shares of the window."""
     regime = escape(plain_mathematics(view.model.subtitle.partition("\n")[0]))
     shares, verbs = cells.shares(ends_of(view).names), _goes_to(view)
@@ -52,7 +52,7 @@ def reading(view: View, cells: Cells) -> str:
     return f"{first}<p>Of this square {said}.</p>{note}"
 
 
-def under(view: View, cells: Cells, y: float, x: float, loss: float) -> str:
+def describe_cursor(view: View, cells: Cells, y: float, x: float, loss: float) -> str:
     """Describe the cursor: the place, its loss, and the end of the flow from its cell."""
     x_low, x_high, y_low, y_high = view.window
     rows, columns = cells.label.shape
@@ -68,7 +68,7 @@ def under(view: View, cells: Cells, y: float, x: float, loss: float) -> str:
     return f"<p>{view.x} = {x:.3f}, {view.y} = {y:.3f}: loss {loss:.4f}{said}.</p>"
 
 
-def story(view: View, orbits: Sequence[Orbit], chosen: int, waiting: int) -> str:
+def describe_trajectory(view: View, orbits: Sequence[Orbit], chosen: int, waiting: int) -> str:
     """Describe the chosen orbit."""
     if not orbits and not waiting:
         return "<p>Click anywhere in the square to start an orbit.</p>"
@@ -189,7 +189,7 @@ def _stroke(look: dict[str, Any], text: str) -> str:
 _APART = 0.05
 
 
-def verdict(view: View, run: Run) -> str:
+def describe_run(view: View, run: Run) -> str:
     """Describe a run and whether the flow predicted it, in one or two plain sentences."""
     if not run.curve:
         return "Training was stopped before it began." if run.ended else "Training begins …"

@@ -55,7 +55,7 @@ class LogitGapSolver:
             codes, values = np.zeros((3, n), np.int8), np.empty((2, n))
             spent = np.empty(n, np.int64)
             self.engine.find_ends(
-                system.law, int(system.trap), units, rows, steps, theta, codes, values, spent
+                system.params, int(system.trap), units, rows, steps, theta, codes, values, spent
             )
             label, status, rule = codes
             still = np.flatnonzero(rule == Rule.CRITICAL_START)
@@ -78,7 +78,7 @@ class LogitGapSolver:
         for i in range(0, len(rows), PART):
             part = slice(i, i + PART)
             self.engine.find_paths(
-                system.law, rows[part], since[part], steps, scratch, path[part, 1:]
+                system.params, rows[part], since[part], steps, scratch, path[part, 1:]
             )
         if system.scale:
             path[:, 1:] /= system.scale
@@ -92,8 +92,8 @@ class LogitGapSolver:
         """
         system, found = self.system, np.empty(len(start))
         rows = _rows(start) * (system.scale or 1.0)
-        gaps = _rows(ends.label == Label.GLOBAL_MINIMUM) * system.law[0]
-        self.engine.find_times(system.law, rows, gaps, fraction, steps, _scratch(), found)
+        gaps = _rows(ends.label == Label.GLOBAL_MINIMUM) * system.params[0]
+        self.engine.find_times(system.params, rows, gaps, fraction, steps, _scratch(), found)
         return torch.from_numpy(found * system.time).to(start.device)
 
 

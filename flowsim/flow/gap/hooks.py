@@ -16,7 +16,7 @@ from flowsim.compiled import hook
 #: x, y, z; or their derivatives, or θ.
 Point = tuple[float, float, float]
 #: Arguments of ℓ besides the gap; the first is Δ*.
-Law = tuple[float, ...]
+LossParameters = tuple[float, ...]
 
 
 @hook
@@ -100,12 +100,12 @@ def margins(far: bool, sign: float, x: float, y: float, z: float) -> tuple[float
 
 
 @hook
-def loss(law: Law, gap: float) -> float:
+def loss(params: LossParameters, gap: float) -> float:
     """ℓ(Δ) in nats."""
     raise NotImplementedError
 
 
 @hook
-def slope(law: Law, beyond: float) -> float:
+def slope(params: LossParameters, beyond: float) -> float:
     """ℓ′ at Δ = Δ* + ``beyond``, with the sign of ``beyond`` and right to rounding next to Δ*."""
     raise NotImplementedError

@@ -17,7 +17,7 @@ from scipy.integrate import DOP853
 
 from flowsim.compiled import compiled, template
 from flowsim.flow.gap.hooks import (
-    Law,
+    LossParameters,
     Point,
     gap,
     is_far,
@@ -347,7 +347,7 @@ def store(theta: Point, row: np.ndarray) -> None:
 
 @template
 def find_ends(
-    law: Law,
+    params: LossParameters,
     trap: int,
     units: np.ndarray,
     starts: np.ndarray,
@@ -371,7 +371,7 @@ def find_ends(
         values: to be filled with loss and ‖∇L‖ at the end, shape (2, n).
         evaluations: to be filled with the evaluations of the field, shape (n,).
     """
-    target = law[0]
+    target = params[0]
     for n in range(len(starts)):
         last = start = as_triple(starts[n])
         far, sign, p = initial_point(start, target)
@@ -392,6 +392,6 @@ def find_ends(
             codes[1, n] = _FAILED
         codes[2, n] = RESTED if rule == TRAPPED and trap != _LOCAL else rule
         here = gap(far, sign, *p)
-        values[0, n] = loss(law, here)
-        values[1, n] = abs(slope(law, here - target)) * math.sqrt(steepness(far, sign, *p))
+        values[0, n] = loss(params, here)
+        values[1, n] = abs(slope(params, here - target)) * math.sqrt(steepness(far, sign, *p))
         evaluations[n] = 1 + STAGES * steps

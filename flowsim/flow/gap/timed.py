@@ -24,7 +24,7 @@ from scipy.integrate import DOP853
 from flowsim.compiled import template
 from flowsim.elementary import LARGEST, exponential
 from flowsim.flow.gap.hooks import (
-    Law,
+    LossParameters,
     Point,
     gap,
     is_level,
@@ -120,7 +120,7 @@ _TAYLOR = np.array(
 def prepare(
     far: bool,
     sign: float,
-    law: Law,
+    params: LossParameters,
     now: float,
     h: float,
     pole: float,
@@ -163,7 +163,7 @@ def prepare(
     for i in range(NODES):
         x, y, z = work[0, i], work[1, i], work[2, i]
         u = 1.0 - fall * (1.0 - _V[i])
-        speed = slope(law, pole - law[0] - first * u) * steepness(far, sign, x, y, z)
+        speed = slope(params, pole - params[0] - first * u) * steepness(far, sign, x, y, z)
         kappa[i] = -first * u / speed
         x1, y1, z1 = rates(far, sign, x, y, z)
         change = max(relative(x1, x), abs(y1) if far else relative(y1, y))
@@ -333,7 +333,7 @@ def _leading(coefficients: np.ndarray) -> tuple[float, float, float, float]:
 
 @template(no_cpython_wrapper=True)
 def trace(
-    law: Law,
+    params: LossParameters,
     start: Point,
     wanted: float,
     times: np.ndarray,
@@ -359,7 +359,7 @@ def trace(
     work, course, series = scratch
     rtol, near_zero = allowed.rtol, allowed.atol / allowed.rtol
     close = math.sqrt(_PLACED * rtol)
-    target, count, done, time = law[0], len(times), 0, 0.0
+    target, count, done, time = params[0], len(times), 0, 0.0
     far, sign, p = initial_point(start, target)
     end = 0.0 if turns_back(far, sign, *p, target) else target
     now, k0, last = gap(far, sign, *p), rates(far, sign, *p), (0.0, 1.0)
@@ -383,7 +383,7 @@ def trace(
             if pole != 0.0 and not (landed and aim == pole) and 0.0 < now / pole < 0.5:
                 pole = 0.0  # behind
             log_part, unsure = prepare(
-                far, sign, law, now, h, pole, p, after, k0, stages, near_zero, work, course
+                far, sign, params, now, h, pole, p, after, k0, stages, near_zero, work, course
             )
             ratio = max(ratio, unsure / max(rtol, _UNSURE))
         if not ratio <= 1.0:
@@ -461,7 +461,7 @@ def power_series(series: np.ndarray, power: float) -> Point:
 
 
 @template(no_cpython_wrapper=True)
-def gap_at(law: Law, start: float, end: float, wanted: float) -> float:
+def gap_at(params: LossParameters, start: float, end: float, wanted: float) -> float:
     """The gap between start and end, where ℓ is monotone, with ℓ(Δ) = wanted.
 
     Newton's method, bracketed, until it moves no more.
@@ -469,12 +469,12 @@ def gap_at(law: Law, start: float, end: float, wanted: float) -> float:
     above, below = start, end  # where the loss is above and below what is wanted
     gap = 0.5 * (start + end)
     for _ in range(200):
-        excess = loss(law, gap) - wanted
+        excess = loss(params, gap) - wanted
         if excess > 0.0:
             above = gap
         else:
             below = gap
-        last, steep = gap, slope(law, gap - law[0])
+        last, steep = gap, slope(params, gap - params[0])
         gap = gap - excess / steep if steep != 0.0 else math.nan
         if not (min(above, below) <= gap <= max(above, below)):
             gap = 0.5 * (above + below)
@@ -485,7 +485,7 @@ def gap_at(law: Law, start: float, end: float, wanted: float) -> float:
 
 @template
 def find_paths(
-    law: Law,
+    params: LossParameters,
     starts: np.ndarray,
     times: np.ndarray,
     allowed: Steps,
@@ -501,17 +501,17 @@ def find_paths(
         start = as_triple(starts[n])
         if not math.isfinite(start[0] + start[1] + start[2]):
             continue
-        far, sign, p = initial_point(start, law[0])
-        if is_level(far, start, sign, *p) or on_minima(far, sign, p, law[0], allowed.rtol):
+        far, sign, p = initial_point(start, params[0])
+        if is_level(far, start, sign, *p) or on_minima(far, sign, p, params[0], allowed.rtol):
             for i in range(times.shape[1]):
                 store(start, path[n, i])
         else:
-            trace(law, start, math.nan, times[n], allowed, scratch, path[n])
+            trace(params, start, math.nan, times[n], allowed, scratch, path[n])
 
 
 @template
 def find_times(
-    law: Law,
+    params: LossParameters,
     starts: np.ndarray,
     ends: np.ndarray,
     fraction: float,
@@ -526,11 +526,11 @@ def find_times(
     """
     for n in range(len(starts)):
         start = as_triple(starts[n])
-        far, sign, p = initial_point(start, law[0])
-        now, lowest = gap(far, sign, *p), loss(law, ends[n])
-        excess = loss(law, now) - lowest
+        far, sign, p = initial_point(start, params[0])
+        now, lowest = gap(far, sign, *p), loss(params, ends[n])
+        excess = loss(params, now) - lowest
         if not excess > 0.0:
             found[n] = math.nan
             continue
-        wanted = gap_at(law, now, ends[n], lowest + fraction * excess)
-        found[n] = trace(law, start, wanted, ends[:0], allowed, scratch, starts[n : n + 1])
+        wanted = gap_at(params, now, ends[n], lowest + fraction * excess)
+        found[n] = trace(params, start, wanted, ends[:0], allowed, scratch, starts[n : n + 1])

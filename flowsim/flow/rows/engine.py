@@ -55,7 +55,7 @@ def engine_of(half: CompiledModel) -> Any:
 class RowChart:
     """The rows' coordinates: log|θᵢ| for coordinates that keep their sign, else θᵢ − ``origin``.
 
-    A zero stays zero; its logarithm is not used. ``held`` says where θ₀ is such a zero.
+    A zero stays zero; its logarithm is not used. ``at_zero`` says where θ₀ is such a zero.
     """
 
     def __init__(self, start: np.ndarray, model: Model, origin: tuple[float, ...] = ()) -> None:
@@ -64,7 +64,7 @@ class RowChart:
         with np.errstate(divide="ignore"):
             logs = np.maximum(np.log(np.abs(start)), _SMALLEST)
         self.y = np.where(self.logarithmic, logs, start - self.origin)
-        self.held = (start[:, 0] == 0) & model.keeps_sign[0]
+        self.at_zero = (start[:, 0] == 0) & model.keeps_sign[0]
 
     def theta(self, y: np.ndarray) -> np.ndarray:
         """θ(y) for y of shape (n, ..., k)."""
@@ -141,7 +141,7 @@ def follow_rows(
     for rows in np.split(np.arange(n), range(half.at_once, n, half.at_once)):
         while len(rows):
             found.paths[rows], found.counts[rows], found.numbers[rows] = np.nan, 0, 0.0
-            begun = _workspace(half, k), rows, chart.y, chart.held, chart.signs
+            begun = _workspace(half, k), rows, chart.y, chart.at_zero, chart.signs
             engine.follow_all(*begun, absolute, relative, at, goal, steps.most, found)
             missing = found.why[rows] >= return_codes.NEEDS_TABLE_LEVEL
             if missing.any() and half.extend is not None:
@@ -164,7 +164,7 @@ def loss_followed(model: Model, half: CompiledModel, theta: Tensor) -> Tensor:
     row = _workspace(half, start.shape[1])
     values = [
         engine.loss_of_row(row, *given)
-        for given in zip(chart.y, chart.held.astype(float), chart.signs, strict=True)
+        for given in zip(chart.y, chart.at_zero.astype(float), chart.signs, strict=True)
     ]
     return torch.tensor(values, dtype=torch.float64, device=theta.device)
 

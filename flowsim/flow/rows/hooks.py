@@ -15,10 +15,10 @@ from flowsim.flow.rows.vectors import largest_of
 
 
 @hook
-def begin(row, held, signs):
+def begin(row, at_zero, signs):
     """Prepare ``row.memory``, which is zero, and ``row.ints`` for the start ``row.y``; a status.
 
-    ``held`` is 1.0 where θ₀ is 0 for ever, ``signs`` (k,) are those of θ.
+    ``at_zero`` is 1.0 where θ₀ is 0 for ever, ``signs`` (k,) are those of θ.
     """
     return 0
 

@@ -307,11 +307,11 @@ def follow(row: TrajectoryWorkspace, absolute, relative, times, path, wanted, mo
 
 
 @template(no_cpython_wrapper=True)
-def start_here(row: TrajectoryWorkspace, held, signs):
+def start_here(row: TrajectoryWorkspace, at_zero, signs):
     """Forget all of the row but where it is; the status of ``begin``."""
     for i in range(len(row.memory)):
         row.memory[i] = 0.0
-    return begin(row, 1.0 if held else 0.0, signs)
+    return begin(row, 1.0 if at_zero else 0.0, signs)
 
 
 @template
@@ -319,7 +319,7 @@ def follow_all(
     row: TrajectoryWorkspace,
     rows,
     starts,
-    held,
+    at_zero,
     signs,
     absolute,
     relative,
@@ -334,7 +334,7 @@ def follow_all(
         copy(starts[i], row.y)
         out.why[i] = NOT_FINITE
         if largest_of(row.y) < inf:
-            status = start_here(row, held[i], signs[i])
+            status = start_here(row, at_zero[i], signs[i])
             if status == 0:
                 out.why[i] = follow(
                     row, absolute, relative, times[i], path, wanted[i], most, count, number
@@ -350,9 +350,9 @@ def follow_all(
 
 
 @template
-def loss_of_row(row: TrajectoryWorkspace, start, held, signs):
+def loss_of_row(row: TrajectoryWorkspace, start, at_zero, signs):
     """The loss at a start, as the flow has it."""
     copy(start, row.y)
-    if start_here(row, held, signs) != 0:
+    if start_here(row, at_zero, signs) != 0:
         return nan
     return loss(row.y, row.reals, row.ints, row.memory)

@@ -76,7 +76,7 @@ class CanonicalModel(BinaryGapModel):
             return None
         from flowsim.models.canonical.compiled import HOOKS
 
-        return LogitGapSystem(CanonicalModel, HOOKS, self.law)
+        return LogitGapSystem(CanonicalModel, HOOKS, self.params)
 
     def _conserved(self, theta: Tensor) -> Tensor:
         return energy(theta).unsqueeze(-1)

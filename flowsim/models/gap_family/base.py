@@ -103,11 +103,11 @@ class BinaryGapModel(GapModel):
             self.conserved_names = ()
 
     @property
-    def law(self) -> tuple[float, ...]:
+    def params(self) -> tuple[float, ...]:
         """Arguments of ℓ(Δ) besides Δ, as compiled functions take them."""
-        from flowsim.models.gap_family.compiled import law_of
+        from flowsim.models.gap_family.compiled import loss_parameters
 
-        return law_of(self.chain)
+        return loss_parameters(self.chain)
 
     def options(self) -> dict[str, Any]:
         return {"bias": "dynamic" if self.dynamic_bias else "optimal"}

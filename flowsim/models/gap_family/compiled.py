@@ -17,7 +17,7 @@ from flowsim.elementary import cross_entropy
 
 #: Arguments of ℓ besides Δ: of binary chains Δ*, p, q, π₀, π₁ and numbers of the slope at
 #: every call, d, P* and x* of ``slope``.
-Law = tuple[float, ...]
+LossParameters = tuple[float, ...]
 #: x, y, z; or their derivatives.
 Point = tuple[float, float, float]
 
@@ -25,7 +25,7 @@ Point = tuple[float, float, float]
 _FAR_AWAY = 40.0
 
 
-def law_of(chain: BinaryChain) -> Law:
+def loss_parameters(chain: BinaryChain) -> LossParameters:
     """Arguments of ``loss`` and ``slope`` for a chain; the first is Δ*."""
     p, q = chain.p, chain.q
     pi0, pi1 = chain.stationary
@@ -35,14 +35,14 @@ def law_of(chain: BinaryChain) -> Law:
 
 
 @compiled
-def slope(law: Law, beyond: float) -> float:
+def slope(params: LossParameters, beyond: float) -> float:
     """ℓ′ at Δ = Δ* + ``beyond``, with the sign of ``beyond`` and right to rounding next to Δ*.
 
     With d = π₀ − π₁ and the positive root x of x² + 2dx = P, P = 4π₀π₁ e^Δ, it is
     π₁ q (x − x*)/(x + 2π₀), and (x − x*)(x* + P/x) = P − P*. Where |Δ − Δ*| ≥ 600 it has its
     limit. Source: docs/derivations/02.md and 13.md.
     """
-    _, _, q, pi0, pi1, d, last, end = law
+    _, _, q, pi0, pi1, d, last, end = params
     beyond = min(max(beyond, -600.0), 600.0)
     if abs(beyond) < 0.5:
         rise = math.expm1(beyond)
@@ -82,18 +82,18 @@ def optimal_logit(pi0: float, pi1: float, difference: float, gap: float) -> floa
 
 
 @compiled
-def loss(law: Law, gap: float) -> float:
+def loss(params: LossParameters, gap: float) -> float:
     """ℓ(Δ) in nats: the cross-entropy at the logits f₀ and f₀ + Δ with the best f₀."""
-    _, p, q, pi0, pi1, difference, _, _ = law
+    _, p, q, pi0, pi1, difference, _, _ = params
     logit = optimal_logit(pi0, pi1, difference, gap)
     after_zero = cross_entropy(logit, p, 1.0 - p)
     return pi0 * after_zero + pi1 * cross_entropy(logit + gap, 1.0 - q, q)
 
 
 @compiled(no_cpython_wrapper=True)
-def curvature(law: Law, beyond: float) -> float:
+def curvature(params: LossParameters, beyond: float) -> float:
     """ℓ″ = π₀π₁ P/((x + 2π₀)² √(P + d²)) at Δ = Δ* + ``beyond``; 0 where ℓ′ has its limit."""
-    _, _, _, pi0, pi1, d, last, _ = law
+    _, _, _, pi0, pi1, d, last, _ = params
     if not abs(beyond) < 600.0:
         return beyond - beyond  # NaN stays
     product = last * math.exp(beyond)
@@ -103,31 +103,31 @@ def curvature(law: Law, beyond: float) -> float:
 
 
 @compiled
-def losses(law: Law, gaps: np.ndarray, found: np.ndarray) -> None:
+def losses(params: LossParameters, gaps: np.ndarray, found: np.ndarray) -> None:
     """ℓ at each gap, shape (n,)."""
     for i in range(len(gaps)):
-        found[i] = loss(law, gaps[i])
+        found[i] = loss(params, gaps[i])
 
 
 @compiled
-def slopes(law: Law, gaps: np.ndarray, found: np.ndarray) -> None:
+def slopes(params: LossParameters, gaps: np.ndarray, found: np.ndarray) -> None:
     """ℓ′ at each gap."""
     for i in range(len(gaps)):
-        found[i] = slope(law, gaps[i] - law[0])
+        found[i] = slope(params, gaps[i] - params[0])
 
 
 @compiled
-def curvatures(law: Law, gaps: np.ndarray, found: np.ndarray) -> None:
+def curvatures(params: LossParameters, gaps: np.ndarray, found: np.ndarray) -> None:
     """ℓ″ at each gap."""
     for i in range(len(gaps)):
-        found[i] = curvature(law, gaps[i] - law[0])
+        found[i] = curvature(params, gaps[i] - params[0])
 
 
 @compiled
-def optimal_logits(law: Law, gaps: np.ndarray, found: np.ndarray) -> None:
+def optimal_logits(params: LossParameters, gaps: np.ndarray, found: np.ndarray) -> None:
     """f₀ at each gap."""
     for i in range(len(gaps)):
-        found[i] = optimal_logit(law[3], law[4], law[5], gaps[i])
+        found[i] = optimal_logit(params[3], params[4], params[5], gaps[i])
 
 
 @compiled(no_cpython_wrapper=True)

@@ -19,9 +19,9 @@ from torch.nn.functional import logsigmoid
 from flowsim.chain import BinaryChain
 from flowsim.elementary import excess_entropies
 from flowsim.models.gap_family.compiled import (
-    Law,
+    LossParameters,
     curvatures,
-    law_of,
+    loss_parameters,
     losses,
     optimal_logits,
     slopes,
@@ -35,48 +35,54 @@ class _Derivatives(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(functions: tuple[Callable[..., None], ...], law: Law, gap: Tensor) -> Tensor:
+    def forward(
+        functions: tuple[Callable[..., None], ...], params: LossParameters, gap: Tensor
+    ) -> Tensor:
         values = gap.detach().cpu().double().contiguous().numpy()
         found = np.empty_like(values)
-        functions[0](law, values.reshape(-1), found.reshape(-1))
+        functions[0](params, values.reshape(-1), found.reshape(-1))
         return torch.from_numpy(found).to(gap)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, Law, Tensor], output: Tensor) -> None:
-        ctx.functions, ctx.law, gap = inputs
+    def setup_context(ctx: Any, inputs: tuple[Any, LossParameters, Tensor], output: Tensor) -> None:
+        ctx.functions, ctx.params, gap = inputs
         ctx.save_for_backward(gap)
         ctx.save_for_forward(gap)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
         (gap,) = ctx.saved_tensors
-        return None, None, grad * _Derivatives.apply(ctx.functions[1:], ctx.law, gap)
+        return None, None, grad * _Derivatives.apply(ctx.functions[1:], ctx.params, gap)
 
     @staticmethod
     def jvp(ctx: Any, _: None, __: None, tangent: Tensor) -> Tensor:
         (gap,) = ctx.saved_tensors
-        return tangent * _Derivatives.apply(ctx.functions[1:], ctx.law, gap)
+        return tangent * _Derivatives.apply(ctx.functions[1:], ctx.params, gap)
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[None, None, int], functions: Any, law: Law, gap: Tensor
+        info: Any,
+        in_dims: tuple[None, None, int],
+        functions: Any,
+        params: LossParameters,
+        gap: Tensor,
     ) -> tuple[Tensor, int]:
-        return _Derivatives.apply(functions, law, gap), in_dims[2]
+        return _Derivatives.apply(functions, params, gap), in_dims[2]
 
 
 def gap_loss(chain: BinaryChain, gap: Tensor) -> Tensor:
     """ℓ(Δ): convex, ℓ(0) = h(π₁), smallest at Δ* where it is the entropy rate. In nats."""
-    return _Derivatives.apply((losses, slopes, curvatures), law_of(chain), gap)
+    return _Derivatives.apply((losses, slopes, curvatures), loss_parameters(chain), gap)
 
 
 def gap_slope(chain: BinaryChain, gap: Tensor) -> Tensor:
     """ℓ′(Δ), the factor A of every gradient; its sign is that of Δ − Δ*."""
-    return _Derivatives.apply((slopes, curvatures), law_of(chain), gap)
+    return _Derivatives.apply((slopes, curvatures), loss_parameters(chain), gap)
 
 
 def optimal_logit(chain: BinaryChain, gap: Tensor) -> Tensor:
     """The logit f₀ after a zero that minimises the loss at logit gap Δ; without a derivative."""
-    return _Derivatives.apply((optimal_logits,), law_of(chain), gap)
+    return _Derivatives.apply((optimal_logits,), loss_parameters(chain), gap)
 
 
 def cross_entropy(chain: BinaryChain, logit0: Tensor, logit1: Tensor) -> Tensor:

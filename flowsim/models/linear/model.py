@@ -93,7 +93,7 @@ class LinearAttentionModel(BinaryGapModel):
             return None
         from flowsim.models.linear.compiled import HOOKS
 
-        return LogitGapSystem(LinearAttentionModel, HOOKS, self.law)
+        return LogitGapSystem(LinearAttentionModel, HOOKS, self.params)
 
     def _conserved(self, theta: Tensor) -> Tensor:
         attention = theta[..., 0].square() - 2 * (1 + theta[..., 2]).square()

@@ -78,7 +78,7 @@ def _kinked(memory):
 
 
 @compiled(no_cpython_wrapper=True)
-def _begin(row, held, signs):
+def _begin(row, at_zero, signs):
     y, memory = row.y, row.memory
     memory[FEED_FORWARD_BALANCE] = y[2] * y[2] - y[3] * y[3]
     memory[EMBEDDING_BALANCE] = _embedding_balance(y, row.reals[LENGTH])

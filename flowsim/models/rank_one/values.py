@@ -71,9 +71,9 @@ def plain_values(what, theta, metric, reals, found):
 
 
 @compiled(nrt=True)
-def attention_values(what, theta, metric, reals, ints, room, found):
+def attention_values(what, theta, metric, reals, ints, workspace, found):
     """With attention: fill ``found`` (n, 1, k, k² or N(N + 1)); logits in the order (n, x, S)."""
-    k, memory = theta.shape[1], np.zeros(room)
+    k, memory = theta.shape[1], np.zeros(workspace)
     rate, steep = np.zeros(k), np.zeros((k, k))
     length = ints[_LENGTH]
     for i in range(len(theta)):

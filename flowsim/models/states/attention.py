@@ -14,7 +14,7 @@ from flowsim.interface import Integral
 from flowsim.markov import SymmetricChain
 from flowsim.models.on_chain import OnChain
 from flowsim.models.states import HIDDEN_PER_STATE
-from flowsim.models.states.law import ShareLaw, share_law
+from flowsim.models.states.distribution import ShareLaw, share_law
 from flowsim.models.states.plane import StatesModel
 from flowsim.models.states.planes import StatesPlane
 
@@ -65,7 +65,7 @@ class StatesAttentionModel(OnChain):
         #: The model at v = 0, where no row leaves it.
         self.without_attention = StatesModel(chain, hidden_per_state)
         self.chain, self.length, self.hidden_per_state = chain, length, hidden_per_state
-        self.law: ShareLaw = share_law(chain, length)
+        self.distribution: ShareLaw = share_law(chain, length)
         self.metric: tuple[float, ...] = (*self.without_attention.metric, 2.0 * (chain.states - 1))
 
     def __repr__(self) -> str:
@@ -105,7 +105,7 @@ class StatesAttentionModel(OnChain):
 
     def _by_chunks(self, theta: Tensor, quantity: Callable[[Tensor], Tensor]) -> Tensor:
         rows = theta.reshape(-1, 3).double()
-        most = max(1, _CHUNK // self.law.share.size)
+        most = max(1, _CHUNK // self.distribution.share.size)
         found = torch.cat([quantity(part) for part in rows.split(most)]) if len(rows) else rows
         return found.reshape((*theta.shape[:-1], *found.shape[1:]))
 
@@ -113,7 +113,7 @@ class StatesAttentionModel(OnChain):
         """A, B (n, 1, 1); u, f − 1/S (n, C, T); the logits; the law's weight, many and target."""
         e, w, v = rows[:, :, None, None].unbind(1)
         weight, share, multiplicity = (
-            torch.as_tensor(part, device=rows.device) for part in self.law
+            torch.as_tensor(part, device=rows.device) for part in self.distribution
         )
         states, m = self.chain.states, self.hidden_per_state
         ratio, a = states / (states - 1), v * v.abs()

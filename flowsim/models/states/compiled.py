@@ -11,10 +11,10 @@ from flowsim.compiled import compiled
 from flowsim.elementary import cross_entropy
 from flowsim.markov import SymmetricChain
 from flowsim.models.canonical.compiled import HOOKS as CANONICAL
-from flowsim.models.gap_family.compiled import Law
+from flowsim.models.gap_family.compiled import LossParameters
 
 
-def law_of(chain: SymmetricChain) -> Law:
+def loss_parameters(chain: SymmetricChain) -> LossParameters:
     """Δ* over ``gap_factor``, p, S."""
     states = float(chain.states)
     return chain.target_logit_gap / gap_factor(states), chain.p, states
@@ -27,18 +27,18 @@ def gap_factor(states: float) -> float:
 
 
 @compiled
-def slope(law: Law, beyond: float) -> float:
+def slope(params: LossParameters, beyond: float) -> float:
     """p(1 − p)(x − 1)/((1 − p)x + p) times the factor, log x being Δ − Δ*."""
-    _, p, states = law
+    _, p, states = params
     factor = gap_factor(states)
     beyond = min(max(factor * beyond, -600.0), 600.0)
     return factor * p * (1.0 - p) * math.expm1(beyond) / ((1.0 - p) * math.exp(beyond) + p)
 
 
 @compiled
-def loss(law: Law, gap: float) -> float:
+def loss(params: LossParameters, gap: float) -> float:
     """A sum of terms that are not negative."""
-    _, p, states = law
+    _, p, states = params
     others = math.log(states - 1.0)
     beyond = gap_factor(states) * gap - others
     return cross_entropy(beyond, 1.0 - p, p) + p * others

@@ -138,10 +138,10 @@ class StatesModel(GapModel):
         return 1 + self.hidden_per_state * w * w.abs()
 
     def flow(self) -> LogitGapSystem:
-        from flowsim.models.states.compiled import HOOKS, law_of
+        from flowsim.models.states.compiled import HOOKS, loss_parameters
 
-        law, slower = law_of(self.chain), 4.0 * self.chain.states
-        return LogitGapSystem(StatesModel, HOOKS, law, scale=self.to_canonical, time=slower)
+        params, slower = loss_parameters(self.chain), 4.0 * self.chain.states
+        return LogitGapSystem(StatesModel, HOOKS, params, scale=self.to_canonical, time=slower)
 
     def _conserved(self, theta: Tensor) -> Tensor:
         w = theta[..., 1]

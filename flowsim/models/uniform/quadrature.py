@@ -50,9 +50,9 @@ class GaussTree:
     Source: own derivation; Gauss rules by Golub and Welsch (1969).
     """
 
-    def __init__(self, law: Atoms) -> None:
-        heavy = law.weight > NEGLIGIBLE
-        self.atoms = Atoms(law.m[heavy], law.weight[heavy])
+    def __init__(self, distribution: Atoms) -> None:
+        heavy = distribution.weight > NEGLIGIBLE
+        self.atoms = Atoms(distribution.m[heavy], distribution.weight[heavy])
         self.depth = max(0, round(math.log2(len(self.atoms.m) / 10)))
         leaves = 2**self.depth
         leaf = np.clip(((self.atoms.m + 0.5) * leaves).astype(np.int64), 0, leaves - 1)
@@ -139,16 +139,16 @@ class GaussTree:
         return Rule(smooth, coarse, binned, node_bin, leaf_bin, leaf_level)
 
 
-def single_rules(law: Atoms, kappa: float) -> tuple[Atoms, Atoms]:
+def single_rules(distribution: Atoms, kappa: float) -> tuple[Atoms, Atoms]:
     """One Gauss rule for all of [−½, ½] that integrates σ(κ(m − c)), and one of 1/6 its size.
 
     The smallest of a ladder of sizes with an error of at most 1e-14 for every c; the law itself
     where none is much smaller.
     """
-    largest = min(256, int(0.8 * len(law.m)))
+    largest = min(256, int(0.8 * len(distribution.m)))
     if largest < 4:
-        return law, law
-    coefficients = lanczos(law.m[None], law.weight[None], largest)
+        return distribution, distribution
+    coefficients = lanczos(distribution.m[None], distribution.weight[None], largest)
     alpha, beta, centre, scale, total = (c[0] for c in coefficients)
 
     def leading(size: int) -> Atoms:
@@ -156,8 +156,12 @@ def single_rules(law: Atoms, kappa: float) -> tuple[Atoms, Atoms]:
         return Atoms(centre + scale * value, total * vector[0] ** 2)
 
     c = np.linspace(-0.6, 0.6, 32 + int(2 * kappa))[None]
-    exact = sigmoid_means(Atoms(law.m[None], law.weight[None]), kappa, c) if kappa <= 512 else None
-    size, smooth = 6, law
+    exact = (
+        sigmoid_means(Atoms(distribution.m[None], distribution.weight[None]), kappa, c)
+        if kappa <= 512
+        else None
+    )
+    size, smooth = 6, distribution
     while exact is not None and size <= largest:
         trial = leading(size)
         found = sigmoid_means(Atoms(trial.m[None], trial.weight[None]), kappa, c)
@@ -168,10 +172,10 @@ def single_rules(law: Atoms, kappa: float) -> tuple[Atoms, Atoms]:
     return smooth, leading(min(largest, max(4, len(smooth.m) // 6)))
 
 
-def sigmoid_means(law: Atoms, kappa: float, c: np.ndarray) -> np.ndarray:
+def sigmoid_means(distribution: Atoms, kappa: float, c: np.ndarray) -> np.ndarray:
     """Σ weight σ(κ(m − c)) for nodes of shape (bins, J) and c of shape (bins, C), as (bins, C)."""
-    values = expit(kappa * (law.m[:, None, :] - c[:, :, None]))
-    return np.einsum("bcj,bj->bc", values, law.weight)
+    values = expit(kappa * (distribution.m[:, None, :] - c[:, :, None]))
+    return np.einsum("bcj,bj->bc", values, distribution.weight)
 
 
 def lanczos(

@@ -260,9 +260,9 @@ def _handle_event(row):
 
 
 @compiled(no_cpython_wrapper=True)
-def _begin(row, held, signs):
+def _begin(row, at_zero, signs):
     memory = row.memory
-    memory[SIGN], memory[HELD] = signs[1], held
+    memory[SIGN], memory[HELD] = signs[1], at_zero
     memory[ORDER] = min(MOST, row.ints[LENGTH])
     enclose(row.y[2], 1.0, memory)
     status = _linearise(row)

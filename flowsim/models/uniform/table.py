@@ -45,7 +45,7 @@ class LawTable:
     """
 
     def __init__(self, chain: BinaryChain, length: int, dynamic: bool, compress: bool) -> None:
-        self._trees = [GaussTree(law) for law in running_mean_law(chain, length)]
+        self._trees = [GaussTree(distribution) for distribution in running_mean_law(chain, length)]
         self._lock = Lock()
         steepest = min(tree.depth for tree in self._trees) if compress else -1
         self._head = np.zeros(RULES + 2 * BLOCK * (steepest + 1), dtype=np.int64)
@@ -94,9 +94,11 @@ class LawTable:
         self._sizes[1] += len(values)
         return self._sizes[1] - len(values)
 
-    def _put_padded(self, law: Atoms) -> tuple[int, int]:
-        room = (0, -len(law.m) % _VECTOR)
-        return self._put(np.concatenate([np.pad(v, room) for v in law])), len(law.m) + room[1]
+    def _put_padded(self, distribution: Atoms) -> tuple[int, int]:
+        room = (0, -len(distribution.m) % _VECTOR)
+        return self._put(np.concatenate([np.pad(v, room) for v in distribution])), len(
+            distribution.m
+        ) + room[1]
 
     def _join(self) -> None:
         self.reals = np.concatenate(self._reals)

@@ -78,7 +78,7 @@ class UntiedModel(BinaryGapModel):
             return None
         from flowsim.models.untied.compiled import HOOKS
 
-        return LogitGapSystem(UntiedModel, HOOKS, self.law, Label.SADDLE)
+        return LogitGapSystem(UntiedModel, HOOKS, self.params, Label.SADDLE)
 
     def _conserved(self, theta: Tensor) -> Tensor:
         e2, u2, w = theta[..., 0].square(), theta[..., 1].square(), theta[..., 2]

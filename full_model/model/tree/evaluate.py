@@ -22,7 +22,7 @@ from full_model.model.tree.shares import (
     attend_vjp,
     columns_of,
     first_prefixes,
-    laws,
+    prefix_probabilities,
     symbols_of,
 )
 from full_model.model.tree.squares import fixed_parts, new_square_room, trace
@@ -145,13 +145,15 @@ def evaluate(rows, initial, kernels, context, length, d, hidden, logits, tied, w
     first = first_prefixes(states, length)
     symbols = symbols_of(first, states, logits, length if what & STIFFNESS else 0)
     count = first[-1]
-    law, mixed = np.empty(count), np.empty((d + 1, count))
+    probability, mixed = np.empty(count), np.empty((d + 1, count))
     workspace, square_room = new_room(d, wide, logits), new_square_room(d, length, logits)
     aims = 1 + logits if what & STIFFNESS and logits > 1 else int(what != LOSS)
     for i in range(models):
         kernel = kernels[i if kernels.shape[0] > 1 else 0]
         if i == 0 or kernels.shape[0] > 1:
-            laws(initial[i if kernels.shape[0] > 1 else 0], kernel, first, length, law)
+            prefix_probabilities(
+                initial[i if kernels.shape[0] > 1 else 0], kernel, first, length, probability
+            )
         layer = read_layer(rows[i], context, d, hidden, logits, tied, rounding)
         places = read_places(layer, states, length)
         attend(places.weight, places.symbols, first, states, mixed)
@@ -162,10 +164,10 @@ def evaluate(rows, initial, kernels, context, length, d, hidden, logits, tied, w
             _start_block(places, kernel, first, start, size, workspace)
             forward(layer, mixed, start, size, workspace)
             if what & LOSS:
-                loss[i] += entropies(law, start, size, workspace.outputs)
+                loss[i] += entropies(probability, start, size, workspace.outputs)
             chances(size if aims else 0, workspace.outputs)
             for which in range(aims):
-                set_cotangent(which, law, start, size, workspace.outputs)
+                set_cotangent(which, probability, start, size, workspace.outputs)
                 backward(layer, size, workspace)
                 if which == 0:
                     add_gradient(mixed, start, size, workspace, sums)

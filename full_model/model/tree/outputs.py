@@ -36,7 +36,7 @@ def new_outputs(gains):
 
 
 @compiled(no_cpython_wrapper=True)
-def entropies(law, start, count, out):
+def entropies(probability, start, count, out):
     """Σ law·H(target, chance) of the logits, without loss of digits at either end."""
     total, logits = 0.0, out.logit.shape[0]
     for j in range(count):
@@ -53,7 +53,7 @@ def entropies(law, start, count, out):
             for a in range(logits):
                 missed += out.target[a, j] * (most - out.logit[a, j])
                 rest += np.exp(out.logit[a, j] - most)
-        total += law[start + j] * (missed + np.log1p(rest))
+        total += probability[start + j] * (missed + np.log1p(rest))
     return total
 
 
@@ -77,7 +77,7 @@ def chances(count, out):
 
 
 @compiled(reassoc=True, inline=True, no_cpython_wrapper=True)
-def set_cotangent(which, law, start, count, out):
+def set_cotangent(which, probability, start, count, out):
     """Set the gains and weights of one φ.
 
     The gradient is Σ ω ∇φ of the first. The stiffness is the trace of Σ spread·∇φ ∇φᵀ: of one
@@ -87,7 +87,7 @@ def set_cotangent(which, law, start, count, out):
     """
     logits = out.gains.shape[0]
     for j in range(count):
-        one = law[start + j]
+        one = probability[start + j]
         chance, target = out.chance[which - 1, j], out.target[which - 1, j]
         out.omega[j], out.spread[j] = one, one * max(chance, target)
         if logits == 1:

@@ -111,18 +111,18 @@ def _shorten(values, count, least):
 
 
 @compiled(no_cpython_wrapper=True)
-def laws(initial, kernel, first, length, law):
+def prefix_probabilities(initial, kernel, first, length, probability):
     """Probability of every prefix, divided by N: law(x_0) Π P(x_m | x_{m−1})/N."""
     states = kernel.shape[0]
     for q in range(states * length):
         x, at = q % states, first[q]
         if q < states:
-            law[at] = initial[x] / length
+            probability[at] = initial[x] / length
             continue
         for before in range(states):
             last = q - x - states + before
             for j in range(first[last], first[last + 1]):
-                law[at] = law[j] * kernel[before, x]
+                probability[at] = probability[j] * kernel[before, x]
                 at += 1
 
 

@@ -45,7 +45,7 @@ class Fixed(NamedTuple):
 class SquareRoom(NamedTuple):
     """A block's numbers, as ``prefixes.Room``: vectors (d, BLOCK), by position (N, BLOCK), rows.
 
-    ``slope`` has behind the positions a row for each embedding, as ``held`` has for the shares.
+    ``slope`` has a row for each embedding behind the positions, ``by_symbol`` for the shares.
     """
 
     z: Any
@@ -57,7 +57,7 @@ class SquareRoom(NamedTuple):
     h: Any
     share: Any
     slope: Any
-    held: Any
+    by_symbol: Any
     own: Any
     factor: Any
     line: Any
@@ -67,12 +67,12 @@ class SquareRoom(NamedTuple):
 @compiled(no_cpython_wrapper=True, nrt=True)
 def new_square_room(d, length, logits):
     """Buffers for d dimensions and N positions."""
-    vector, share, held, row = (d, BLOCK), (length, BLOCK), (logits, BLOCK), BLOCK
+    vector, share, by_symbol, row = (d, BLOCK), (length, BLOCK), (logits, BLOCK), BLOCK
     return SquareRoom(
         np.zeros(vector), np.zeros(vector), np.zeros(vector), np.zeros(vector),
         np.zeros(vector), np.zeros(vector), np.zeros(vector), np.zeros(share),
-        np.zeros((length + logits, BLOCK)), np.zeros(held), np.zeros((3, BLOCK)), np.zeros(row),
-        np.zeros(row), np.zeros(row),
+        np.zeros((length + logits, BLOCK)), np.zeros(by_symbol), np.zeros((3, BLOCK)),
+        np.zeros(row), np.zeros(row), np.zeros(row),
     )  # fmt: skip
 
 
@@ -206,9 +206,9 @@ def _add_embedding(layer, symbols, tied, start, count, workspace, out):
     if not tied:
         inner(gains, gains, out.factor, count)
         _add(out.z, out.z, out.factor, count, out)
-    _by_symbol(out.share, symbols, start, count, out.held)
+    _by_symbol(out.share, symbols, start, count, out.by_symbol)
     for x in range(gains.shape[0]):
-        share, slope, own = out.held[x], out.slope[last + x], symbols[x, last]
+        share, slope, own = out.by_symbol[x], out.slope[last + x], symbols[x, last]
         for j in range(count):
             out.line[j] = gains[x, j] if tied else 0.0
         for i in range(out.z.shape[0]):
@@ -228,8 +228,8 @@ def trace(layer, fixed, places, first, symbols, tied, start, count, workspace, o
     _slopes(fixed, symbols, start, count, workspace, out)
     _add_positions(layer, fixed, length, count, workspace, out)
     _add_embedding(layer, symbols, tied, start, count, workspace, out)
-    product(fixed.gram, gains, out.held, count)
-    inner(out.held, gains, out.factor, count)
+    product(fixed.gram, gains, out.by_symbol, count)
+    inner(out.by_symbol, gains, out.factor, count)
     hidden = workspace.hidden[: layer.down.shape[1]]
     _add(hidden, hidden, out.factor, count, out)
     units = workspace.back[: workspace.open.shape[0]]

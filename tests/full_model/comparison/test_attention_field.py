@@ -79,7 +79,7 @@ def test_stiffness_is_the_trace_by_automatic_differentiation(tied):
     field = EnumeratedField(arch, CHAIN)
     loss = PopulationLoss(arch, MarkovSource.of(CHAIN))
     expected = 0.0
-    for i, law in enumerate(loss.law[0]):
+    for i, law in enumerate(loss.probability[0]):
         for n in range(3):
             alone = {name: w[0] for name, w in weights.items()}
             logit, square = squares(arch, alone, loss.tokens[i : i + 1].long(), n)

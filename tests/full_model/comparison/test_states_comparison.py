@@ -80,7 +80,7 @@ def test_the_stiffness_bounds_gauss_newton(case):
     slopes = torch.autograd.functional.jacobian(logits, flat[0])  # (sequences, N, S, K)
     for chance in (logits(flat[0]).softmax(-1), loss.targets[0]):
         about = torch.diag_embed(chance) - chance.unsqueeze(-1) * chance.unsqueeze(-2)
-        law = loss.law[0] / length
+        law = loss.probability[0] / length
         matrix = torch.einsum("b,bnac,bnak,bncl->kl", law, about, slopes, slopes)
         assert torch.linalg.eigvalsh(matrix)[-1] < float(field(flat)[1][0])
 

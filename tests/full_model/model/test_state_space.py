@@ -154,10 +154,10 @@ def test_bayes_is_the_loss_of_its_own_predictions(name):
     arch = Architecture(4, n, states=hidden.symbols, output="states", attention="ssm")
     exact = PopulationLoss(arch, HiddenSource(hidden))
     laws = exact.targets[0]
-    bayes = -(torch.xlogy(laws, laws).sum(-1).mean(-1) * exact.law[0]).sum()
+    bayes = -(torch.xlogy(laws, laws).sum(-1).mean(-1) * exact.probability[0]).sum()
     known = hidden_baselines(hidden, n)
     assert known["Bayes"] == pytest.approx(float(bayes), abs=1e-13)
-    assert float(exact.law.sum()) == pytest.approx(1, abs=1e-13)
+    assert float(exact.probability.sum()) == pytest.approx(1, abs=1e-13)
     assert known["Bayes"] < known["bigram"] < known["unigram"] <= known["uniform"] + 1e-12
 
 

@@ -113,7 +113,7 @@ def test_gradient_descent_stays_rank_one(tied):
         free = {k: x.detach().requires_grad_() for k, x in free.items()}
         here = RankOnePoint(**{"c": free["eps"], **free})
         values = cross_entropy(arch, rank_one_logits(here, loss.tokens), loss.targets)
-        total = (values.mean(-1) * loss.law).sum()
+        total = (values.mean(-1) * loss.probability).sum()
         gradient = torch.autograd.grad(total, list(free.values()))
         free = {
             k: x - 0.05 / metric.get(k, 1.0) * g

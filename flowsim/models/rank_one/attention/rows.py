@@ -18,7 +18,7 @@ _jacobian, _begin_row, _back = jacobian.linearise, termination.begin, terminatio
 
 
 @compiled(no_cpython_wrapper=True)
-def _begin(row, held, signs):
+def _begin(row, at_zero, signs):
     _begin_row(row.y, row.ints, row.memory)
     return 0
 
