@@ -5,7 +5,7 @@
 
 PYTHON ?= python
 SITE ?= docs/_build/html
-FLOW = portraits states reduce_networks
+FLOW = portraits states reduce_networks threshold
 PAPERS = am_fig1_depth am_fig3_tying am_fig4_square am_appendix_d \
          lg_fig1_basins lg_fig2_attention lg_losses lg_rank_one_energy lg_initialization
 TRAINED = $(PAPERS) agreement agreement_sampled \
