@@ -49,7 +49,7 @@ class MemoryModel(Model):
         decay: "signed" or "positive".
 
     Raises:
-        InputError: a number out of range, or more than 2¹⁶ words.
+        InputError: a number out of range, or more than 3¹¹ words.
 
     >>> import flowsim
     >>> model = flowsim.model("memory", 0.9, flip=0.2, length=8)
