@@ -498,11 +498,10 @@ def follow(
                 reason[rows[settles]] = _SETTLED
         if circles is not None:
             reason = circles.reason(state.index, reason)
-        most = attempt == _MORE * steps.most
-        if attempt >= steps.most and not most:
+        given_up = (state.short > _CREEPING) | (attempt == _MORE * steps.most)
+        if attempt >= steps.most:
             sped_up = state.fastest > _LEFT_SADDLE * begun[state.index]
-            most = ~sped_up if circles is None else True
-        given_up = (state.short > _CREEPING) | most
+            given_up |= ~sped_up if circles is None else True
         if growth is not None and attempt > _PATIENT:
             given_up |= growth.escapes[state.index]
         given_up &= reason == _GOING

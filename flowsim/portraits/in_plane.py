@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -32,6 +33,8 @@ from flowsim.scan.starts import Points, cell_centres
 from flowsim.spec import model_of
 from flowsim.training.optimizer_choice import OptimizerChoice
 
+#: Orbits have one period where theirs differ by this part at most.
+_ONE_PERIOD = 1e-3
 #: Kinds of critical points, by whether the flow leaves them in no direction, in some, or in all; of
 #: a flow that is no gradient flow, attracting and repelling points are minima and maxima.
 _KINDS = ("minimum", "saddle", "maximum", "centre")
@@ -154,7 +157,7 @@ def portrait_record(
         **{f"{name}_range": side for name, side in sides.items()},
         "resolution": resolution,
         **options.attributes(),
-        **ends.attributes(),
+        **_with_periods(ends.attributes(), record),
         **found,
         **_counts(record["label"], "cells"),
     }
@@ -228,6 +231,17 @@ def _with_flow_beside(
         "cells_diverged": int((status == Status.DIVERGED).sum()),
         **_counts(record["flow_label"], "cells_flow"),
     }
+
+
+def _with_periods(attributes: dict[str, object], record: xr.Dataset) -> dict[str, object]:
+    """The attributes of ends, with the periods of orbits of a flow that come back."""
+    names = json.loads(str(attributes.get("end_names", "{}")))
+    if "periodic" not in names or record.get("period", record["label"]).dtype.kind != "f":
+        return attributes
+    low, high = float(record["period"].min()), float(record["period"].max())
+    alike = high <= low * (1 + _ONE_PERIOD)
+    names["periodic"] += f", period {low:.4g}" if alike else f", periods {low:.3g} to {high:.3g}"
+    return {**attributes, "end_names": json.dumps(names, ensure_ascii=False)}
 
 
 def _counts(label: xr.DataArray, prefix: str) -> dict[str, int]:
@@ -554,5 +568,6 @@ def orbit_paths(
     limits = find_limits(model, start, options.rtol, options.atol, options.max_steps, progress)
     _, path = drawn_orbits(model, start, limits, options.rtol)
     arrived = path[-1].isfinite().all(dim=-1) & (limits.label != Label.UNRESOLVED)
-    last = torch.where(arrived[:, None], limits.theta, torch.nan)
+    last = torch.where(limits.period.isfinite()[:, None], path[-1], limits.theta)
+    last = torch.where(arrived[:, None], last, torch.nan)
     return torch.cat([path, last.unsqueeze(0)]), limits
