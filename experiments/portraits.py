@@ -30,7 +30,7 @@ BOTH, LENGTH = ("switching_above_one", "switching_below_one"), 8
 
 
 def compute() -> dict[str, xr.Dataset]:
-    """Every portrait, and for two chains the rank-one model's beside it."""
+    """Every portrait, and for two chains the rank-one model's too."""
     found = {name: portrait_record(model("canonical", *chain)) for name, chain in CHAINS.items()}
     for name in BOTH:
         lifted = model("rank-one", *CHAINS[name], length=LENGTH)

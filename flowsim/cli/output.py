@@ -174,7 +174,7 @@ _OF_FIGURES = {
 
 
 def redraw(source: Path, given: FigureFiles, wanted: str = "") -> None:
-    """Draw a record under --out, by default beside it, and print its summary.
+    """Draw a record under --out, by default next to the record, and print its summary.
 
     Args:
         source: the record.

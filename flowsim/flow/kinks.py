@@ -1,6 +1,6 @@
 """Minima at kinks: where rows that creep along a kink of a loss lead, and whether they rest there.
 
-Beside a kink the gradient jumps, and a row crosses it back and forth in very short steps. On
+Next to a kink the gradient jumps, and a row crosses it back and forth in very short steps. On
 the kink the flow is −(the shortest vector in the hull of the gradients around), which is 0 at a
 minimum. Such vectors, of gradients in a ball that shrinks, lead there in steps that all descend
 (the gradient sampling of Burke, Lewis and Overton, SIAM J. Optim. 15, 2005).
@@ -41,7 +41,7 @@ _HELD = (1e-3, 1e-4, 1e-5)
 def rest_on_kinks(model: Model, start: Tensor, limits: Limits) -> None:
     """Label the rows that crept along a kink of the loss to a minimum, or would have.
 
-    Of a field that jumps, such as −sign ∇L, label the rows that a jump holds.
+    Label the rows that a jump of the field, such as −sign ∇L, holds.
     """
     if model.levels() is not None:
         return
@@ -106,7 +106,7 @@ def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
 
 
 def held_at_jump(model: Model, theta: Tensor, way: float) -> Tensor | None:
-    """The place (k,) where a field jumps and holds a point θ (k,) beside it; None if none does.
+    """The place (k,) where a field jumps and holds a point θ (k,) near it; None if none does.
 
     0 is then in the hull of the velocities around (Filippov), which do not become shorter from
     radius to radius, and the velocities before and behind θ point towards each other.

@@ -1,4 +1,4 @@
-"""Which of the found coordinates belong to the architecture, and which to this data."""
+"""Coordinates that belong to the architecture, and those that belong to this data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RANK = 1e-8
 
 
 class Origin(NamedTuple):
-    """How far the architecture reduces a network from a start, and how far this data does.
+    """Numbers of coordinates from a start by the architecture, and by this data.
 
     Attributes:
         weights: how many there are.
