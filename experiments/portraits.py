@@ -43,7 +43,7 @@ def numbers(records: dict[str, xr.Dataset]) -> dict[str, Any]:
     return {name: summarize(record) for name, record in records.items()}
 
 
-def drawn(records: dict[str, xr.Dataset]) -> dict[str, Figure]:
+def figure_of(records: dict[str, xr.Dataset]) -> dict[str, Figure]:
     """A figure each; that of the second regime with lines of the energy."""
     figures = {name: draw(records[name], energy=name == "switching_below_one") for name in CHAINS}
     for name in BOTH:
@@ -52,4 +52,4 @@ def drawn(records: dict[str, xr.Dataset]) -> dict[str, Figure]:
     return {f"portrait_{name}": figure for name, figure in figures.items()}
 
 
-main = experiment(__name__, compute, numbers, drawn, record=False)
+main = experiment(__name__, compute, numbers, figure_of, record=False)

@@ -240,9 +240,9 @@ class Meter:
 
     def advance(self, more: int) -> None:
         """Add to the amount done."""
-        self.reach(self.done + more)
+        self.update(self.done + more)
 
-    def reach(self, done: int, message: str | None = None) -> None:
+    def update(self, done: int, message: str | None = None) -> None:
         """Set the amount done, and its description; None keeps the former one."""
         self.done, self.message = done, self.message if message is None else message
         self.show()

@@ -30,7 +30,7 @@ class Origin(NamedTuple):
     weights: int
     architecture: int
     data: int
-    outside: int
+    beyond_draws: int
     draws: tuple[int, ...]
 
 
@@ -80,12 +80,12 @@ def origin_of_coordinates(
     bases = [reduce(draw(generator), weights).basis for _ in range(draws)]
     together = torch.cat(bases, 1)
     architecture = _rank(together)
-    outside = _rank(torch.cat([together, model.basis], 1)) - architecture
+    beyond_draws = _rank(torch.cat([together, model.basis], 1)) - architecture
     return Origin(
         len(model.basis),
         architecture,
         len(model.coordinates),
-        outside,
+        beyond_draws,
         tuple(basis.shape[1] for basis in bases),
     )
 
