@@ -444,6 +444,10 @@ def confirm(
     own, starts = to_tensor(labels, "labels").to(torch.int8), to_tensor(theta0, "starts")
     if count < 0 or seed < 0:
         raise InputError(f"count and seed must not be negative, not {count} and {seed}")
+    if starts.shape[-1:] != (len(model.coordinates),):
+        names = ", ".join(model.coordinates)
+        shape = f"(..., {len(model.coordinates)}) = ({names})"
+        raise InputError(f"starts need shape {shape}, not {tuple(starts.shape)}")
     if own.shape != starts.shape[:-1]:
         raise InputError(
             f"labels of shape {tuple(own.shape)} do not fit starts of shape {tuple(starts.shape)}"
