@@ -74,7 +74,8 @@ def integrate(
     Returns:
         θ, shape (T, ..., k), a tensor if ``theta0`` is one, else an array. A row that cannot be
         integrated (a start that is not finite, a step below rounding, more than ``MAX_STEPS``
-        steps) is NaN from its second time on; the other rows are not affected.
+        steps) is NaN from its second time on, with a RuntimeWarning if its start was finite; the
+        other rows are not affected.
 
     Raises:
         InputError: wrong shapes, times that do not increase, tolerances that are not positive.
@@ -96,6 +97,14 @@ def integrate(
 
     finite = starts.isfinite().all(1).nonzero()[:, 0]
     path, _ = _followed(model, field, starts, finite, times, Steps(rtol, atol, MAX_STEPS))
+    left = int(path[-1, finite].isnan().any(1).sum())
+    if left:
+        warnings.warn(
+            f"{left} of {len(starts)} starts took more than {MAX_STEPS} steps, or steps below "
+            "rounding, and are NaN: trajectories(model, starts, times) follows stiff flows",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     return path.reshape(len(times), *theta0.shape)
 
 
