@@ -111,7 +111,7 @@ def _runs(source: HiddenMarkovProcess, length: int, mixer: dict[str, Any], width
     with torch.no_grad():
         forward(settings.arch, weights, exact.tokens, trace)
     wanted = torch.from_numpy(source.beliefs(exact.tokens.long().numpy())[:, 1:, :-1])
-    fits = [_explained(y, wanted, exact.law[0]) for y in trace["0.y"]]
+    fits = [_explained(y, wanted, exact.probability[0]) for y in trace["0.y"]]
     return record.loss[-1].values, np.array(fits)
 
 
