@@ -79,6 +79,7 @@ MODEL = "flowsim.model('canonical', 0.5, 0.8)"
         ("flowsim.CanonicalModel(0.5, 0.8)", "takes a chain"),
         (f"flowsim.separatrix({MODEL}, [0.5])", "takes a chain"),
         (f"flowsim.confirm({MODEL}, 3, 3, 4)", "starts need shape"),
+        ("flowsim.find_limits(flowsim.model('rank-one', 0.5, 0.8), [1, -1])", "from_canonical"),
         ("flowsim.successor_counts(3, 1, 2)", "integers of shape"),
         ("flowsim.reaches_global_minimum(flowsim.BinaryChain(0.5, 0.8), 3)", "theta must have"),
         (f"flowsim.minima_curve({MODEL}, [0.5])", "takes a chain"),

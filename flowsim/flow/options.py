@@ -199,7 +199,9 @@ def accepts_starts(function: _Function) -> _Function:
         if starts.ndim == 0 or starts.shape[-1] != k or starts.numel() == 0:
             columns = ", ".join(model.coordinates)
             shape = tuple(starts.shape)
-            raise InputError(f"starts need shape (..., {k}) = ({columns}), not {shape}")
+            lifts = hasattr(model, "from_canonical")
+            hint = "; model.from_canonical(starts) lifts (e, w)" if lifts else ""
+            raise InputError(f"starts need shape (..., {k}) = ({columns}), not {shape}{hint}")
         given = {**dict(zip(names[2:], more, strict=False)), **named}
         _check_tolerances(given.get("rtol"), given.get("atol", 0.0))
         if is_own(model):
