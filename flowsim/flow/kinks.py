@@ -14,9 +14,10 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from flowsim.flow.options import Limits
+from flowsim.flow.labelling import EndStates
+from flowsim.flow.return_codes import KINK, NOT_FINITE, OUT_OF_STEPS
 from flowsim.interface import Model
-from flowsim.labels import Label, Rule, Status
+from flowsim.labels import Status
 
 #: Radii of the balls, in parts of the row's way; the longest step, in parts of the way by then; and
 #: steps in each ball.
@@ -38,23 +39,22 @@ _AROUND = (1e-6, 1e-5, 1e-4, 1e-3)
 _HELD = (1e-3, 1e-4, 1e-5)
 
 
-def rest_on_kinks(model: Model, start: Tensor, limits: Limits) -> None:
-    """Label the rows that crept along a kink of the loss to a minimum, or would have.
+def rest_on_kinks(model: Model, start: Tensor, ends: EndStates) -> None:
+    """Move the rows that crept along a kink of the loss to the minimum where they rest, if any.
 
-    Label the rows that a jump of the field, such as −sign ∇L, holds.
+    A jump of the field, such as −sign ∇L, holds rows too.
     """
     if model.levels() is not None:
         return
     rest = kink_minimum if type(model).field is Model.field else held_at_jump
-    way = (limits.theta - start).abs().amax(1)
-    spent = (limits.status == Status.TIMED_OUT) | (limits.status == Status.FAILED)
-    spent &= (limits.label == Label.UNRESOLVED) & way.isfinite() & (way > 0)
+    way = (ends.theta - start).abs().amax(1)
+    spent = (ends.why == OUT_OF_STEPS) | (ends.why == NOT_FINITE)
+    spent &= way.isfinite() & (way > 0)
     for i in spent.nonzero()[:, 0].tolist():
-        end = rest(model, limits.theta[i].cpu(), float(way[i]))
+        end = rest(model, ends.theta[i].cpu(), float(way[i]))
         if end is not None:
-            limits.theta[i], limits.loss[i] = end, model.loss(end[None])[0].detach()
-            limits.label[i], limits.rule[i] = Label.LOCAL_MINIMUM, Rule.KINK
-            limits.status[i] = Status.CONVERGED
+            ends.theta[i], ends.loss[i] = end, model.loss(end[None])[0].detach()
+            ends.why[i], ends.status[i] = KINK, Status.CONVERGED
 
 
 def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from flowsim.arrays import Numbers
 from flowsim.errors import InputError
+from flowsim.flow.labelling import label_ends
 from flowsim.flow.options import Limits, SolverOptions, Steps, accepts_starts, check_times
 from flowsim.flow.solver import solver_of
 from flowsim.interface import Model
@@ -83,10 +84,10 @@ def find_limits(
     steps = Steps(rtol or usual.rtol, atol, max_steps or usual.max_steps)
     expect(progress, len(rows))
     parts = []
-    for limits in solver.ends(rows, steps):
-        parts.append(limits)
+    for ends in solver.ends(rows, steps):
+        parts.append(label_ends(model, ends))
         if progress is not None:
-            progress(len(limits.label))
+            progress(len(ends.why))
     return Limits.joined(parts, theta0.shape[:-1])
 
 
