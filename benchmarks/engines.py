@@ -17,6 +17,7 @@ import torch
 
 import flowsim
 from flowsim.flow.any_loss import RosenbrockSolver
+from flowsim.flow.labelling import label_ends
 from flowsim.flow.options import Limits, Steps
 
 CHAIN = flowsim.BinaryChain(0.5, 0.8)
@@ -54,7 +55,7 @@ def main() -> None:
 
         def any_loss(model: flowsim.Model = model, starts: torch.Tensor = starts) -> Limits:
             parts = RosenbrockSolver(model).ends(starts, Steps(1e-6, 1e-12, 3000))
-            return Limits.joined(list(parts), starts.shape[:-1])
+            return Limits.joined([label_ends(model, part) for part in parts], starts.shape[:-1])
 
         flowsim.find_limits(model, starts)  # compiles
         own, compiled = timed(lambda: flowsim.find_limits(model, starts), n)  # noqa: B023

@@ -173,7 +173,7 @@ def draw(record: xr.Dataset) -> Figure:
     """Predicted probabilities, one trained W_1, and the attention share over training."""
     figure = Figure(figsize=(12, 3.9), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=(1.2, 0.7, 1.2))
-    shown: dict[str, Any] = {}
+    lines: dict[str, Any] = {}
     ticks: list[str] = []
     for chain, colour in ((BELOW, BLUE), (ABOVE, ORANGE)):
         part = papers.chain_part(record, chain)
@@ -185,13 +185,13 @@ def draw(record: xr.Dataset) -> Figure:
             fitted = left.plot(x + 0.06, here.formula, "x", color="black", markersize=5)
             truth = left.plot([seen - 0.4, seen + 0.4], [target] * 2, color=GREY, linewidth=1)
             ticks.append(f"after {symbol}\n({chain.p:g}, {chain.q:g})")
-        shown[f"trained, $p$ = {chain.p:g}, $q$ = {chain.q:g}"] = model[0]
+        lines[f"trained, $p$ = {chain.p:g}, $q$ = {chain.q:g}"] = model[0]
         right.semilogy(part.step, part.attention_share, color=colour, linewidth=1, alpha=0.8)
     left.set_xticks(range(len(ticks)), ticks)
     left.set_title("prediction after a symbol at $(p, q)$; a pair of marks a seed", fontsize=9)
     left.set_ylabel("predicted P(next = 1)")
-    shown |= {"formula (26)": fitted[0], "chain": truth[0]}
-    left.legend(shown.values(), shown.keys(), fontsize=7.5)
+    lines |= {"formula (26)": fitted[0], "chain": truth[0]}
+    left.legend(lines.values(), lines.keys(), fontsize=7.5)
     up = record.up.isel(model=0)
     bound = float(np.abs(up).max())
     image = middle.imshow(up, cmap="RdBu", vmin=-bound, vmax=bound, aspect="auto")

@@ -99,7 +99,7 @@ def numbers(found: Findings) -> dict[str, Any]:
     return lines
 
 
-def drawn(found: Findings) -> Figure:
+def figure_of(found: Findings) -> Figure:
     """Rows: chains; columns: slices, the last one near the origin."""
     figure = Figure(figsize=(12.5, 7.2), layout="constrained")
     rows: Any = figure.subfigures(2, 1)
@@ -119,5 +119,5 @@ def drawn(found: Findings) -> Figure:
 
 
 main = experiment(
-    __name__, compute, numbers, drawn, record=False, papers={"length": 1024, "cloud": 400}
+    __name__, compute, numbers, figure_of, record=False, papers={"length": 1024, "cloud": 400}
 )

@@ -30,7 +30,7 @@ def number(value: object) -> Tensor:
     return torch.tensor(value, dtype=torch.float64)
 
 
-def drawn(*shape: int, seed: int = 0) -> Tensor:
+def normal(*shape: int, seed: int = 0) -> Tensor:
     """Standard normal numbers."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
@@ -57,7 +57,9 @@ def layer(attention: str, canonical: bool, tied: bool = True) -> Case:
 def noisy_layer() -> Case:
     """The papers' layer with noise 0.02 on all weights of a canonical start."""
     losses, start = layer("none", True)
-    return losses, {n: w + 0.02 * drawn(*w.shape, seed=i) for i, (n, w) in enumerate(start.items())}
+    return losses, {
+        n: w + 0.02 * normal(*w.shape, seed=i) for i, (n, w) in enumerate(start.items())
+    }
 
 
 def states_layer(states: int) -> Case:
@@ -102,7 +104,7 @@ def two_layers(x: Tensor, y: Tensor) -> Loss:
 def relu(opposite: bool) -> Case:
     """Six hidden units that are equal, or three and their opposites; 20 random examples."""
     signs = number([1.0, -1.0 if opposite else 1.0] * 3)
-    losses = tuple(two_layers(drawn(20, 2), drawn(20, seed=seed)) for seed in (1, 2))
+    losses = tuple(two_layers(normal(20, 2), normal(20, seed=seed)) for seed in (1, 2))
     return losses, {"first": signs[:, None] * number([0.5, -0.3]), "second": 0.4 * signs}
 
 
@@ -113,10 +115,10 @@ def deep(target: Tensor) -> Loss:
 
 def deep_linear(sizes: tuple[float, float, float] | None) -> Case:
     """Three 5 × 5 matrices of these sizes along the target's first axes, or random ones."""
-    u, s, v = torch.linalg.svd(drawn(5, 5, seed=5))
-    losses = tuple(deep(u @ torch.diag(t * s) @ v) for t in (number([1.0] * 5), drawn(5) + 3))
+    u, s, v = torch.linalg.svd(normal(5, 5, seed=5))
+    losses = tuple(deep(u @ torch.diag(t * s) @ v) for t in (number([1.0] * 5), normal(5) + 3))
     if sizes is None:
-        return losses, {name: 0.2 * drawn(5, 5, seed=i) for i, name in enumerate("abc")}
+        return losses, {name: 0.2 * normal(5, 5, seed=i) for i, name in enumerate("abc")}
     inner = torch.outer(v[0], v[0])
     start = {"a": inner, "b": inner, "c": torch.outer(u[:, 0], v[0])}
     return losses, {n: x * w for x, (n, w) in zip(sizes, start.items(), strict=True)}
@@ -140,7 +142,7 @@ def regression(spectrum: Tensor, length: int = 16, axes: Tensor | None = None) -
 
 def linear_attention(which: int) -> Case:
     """One head, whose key and query lie along one of the data's four axes."""
-    axes = torch.linalg.qr(drawn(4, 4, seed=3))[0]
+    axes = torch.linalg.qr(normal(4, 4, seed=3))[0]
     spectra = (number([2.0, 1.0, 0.7, 0.4]), number([1.5, 0.6, 0.3, 0.2]))
     along = axes[:, which][None]
     start = {"v": number([0.3]), "key": 0.5 * along, "query": 0.2 * along}
@@ -178,7 +180,7 @@ def pairs_in_context(tokens: Tensor, places: Tensor, turned: Tensor) -> Case:
         turned: M, which commutes with all of ``places``.
     """
     d, e = tokens.shape[1], places.shape[1]
-    item, label, place = drawn(2, 2, d), drawn(2, 2, d, seed=1), drawn(2, 3, e, seed=2)
+    item, label, place = normal(2, 2, d), normal(2, 2, d, seed=1), normal(2, 3, e, seed=2)
     after = place @ turned.T
     said = torch.stack([item[:, 0], label[:, 0], item[:, 1], label[:, 1]], 1)
     asked = torch.stack([torch.cat([said, item[:, i, None]], 1) for i in (0, 1)])

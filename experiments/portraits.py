@@ -30,7 +30,7 @@ BOTH, LENGTH = ("switching_above_one", "switching_below_one"), 8
 
 
 def compute() -> dict[str, xr.Dataset]:
-    """Every portrait, and for two chains the rank-one model's beside it."""
+    """Every portrait, and for two chains the rank-one model's too."""
     found = {name: portrait_record(model("canonical", *chain)) for name, chain in CHAINS.items()}
     for name in BOTH:
         lifted = model("rank-one", *CHAINS[name], length=LENGTH)
@@ -43,7 +43,7 @@ def numbers(records: dict[str, xr.Dataset]) -> dict[str, Any]:
     return {name: summarize(record) for name, record in records.items()}
 
 
-def drawn(records: dict[str, xr.Dataset]) -> dict[str, Figure]:
+def figure_of(records: dict[str, xr.Dataset]) -> dict[str, Figure]:
     """A figure each; that of the second regime with lines of the energy."""
     figures = {name: draw(records[name], energy=name == "switching_below_one") for name in CHAINS}
     for name in BOTH:
@@ -52,4 +52,4 @@ def drawn(records: dict[str, xr.Dataset]) -> dict[str, Figure]:
     return {f"portrait_{name}": figure for name, figure in figures.items()}
 
 
-main = experiment(__name__, compute, numbers, drawn, record=False)
+main = experiment(__name__, compute, numbers, figure_of, record=False)

@@ -35,7 +35,7 @@ PAPERS = {
 }
 
 
-def filled(pages: dict[Path, str]) -> dict[Path, str]:
+def pages_with_tables(pages: dict[Path, str]) -> dict[Path, str]:
     """All pages with every table made anew, and the files of the tables that are on none.
 
     Raises:
@@ -103,7 +103,7 @@ def figures() -> str:
 def main() -> int:
     pages = {path: path.read_text() for path in sorted(PAGES.glob("*.md"))}
     (PAGES / "tables").mkdir(exist_ok=True)
-    for path, text in filled(pages).items():
+    for path, text in pages_with_tables(pages).items():
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
             print(f"{path.relative_to(PAGES)}: written anew")

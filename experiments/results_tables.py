@@ -349,9 +349,9 @@ def threshold(found: Line) -> Rows:
         for own in line["lines"]:
             side = "above" if own["lambda"] < 0 else "below"
             groups.setdefault((line["case"].split(", ", 1)[1], side), []).append(own)
-    words = ("runs", "trapped", "learned", "between")
-    return ["weights and trainer", "side of the threshold", *words], [
-        [*key, *(sum(own[word] for own in lines) for word in words)]
+    names = ("runs", "trapped", "learned", "between")
+    return ["weights and trainer", "side of the threshold", *names], [
+        [*key, *(sum(own[word] for own in lines) for word in names)]
         for key, lines in groups.items()
     ]
 
@@ -415,9 +415,9 @@ def _size(name: str) -> Cell:
     return lambda x: format(x[name], ".0e") if name in x else ""
 
 
-def _some(words: list[str], most: int) -> str:
+def _some(names: list[str], most: int) -> str:
     """All of a few words, or how many there are."""
-    return ", ".join(words) if len(words) <= most else f"{len(words)} of them"
+    return ", ".join(names) if len(names) <= most else f"{len(names)} of them"
 
 
 REDUCED = {

@@ -43,7 +43,7 @@ def numbers(found: Found) -> dict[str, Any]:
             "learning_rate": RATE, "seed": SEED, "runs": found[1]}  # fmt: skip
 
 
-def drawn(found: Found) -> dict[str, Figure]:
+def figure_of(found: Found) -> dict[str, Figure]:
     """Both planes beside each other."""
     return {"portrait_states": draw_models_side_by_side(found[0])}
 
@@ -87,4 +87,4 @@ def trained(plane: StatesModel, noise: float, steps: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-main = experiment(__name__, compute, numbers, drawn, record=False)
+main = experiment(__name__, compute, numbers, figure_of, record=False)

@@ -15,7 +15,7 @@ Blocks = tuple[Block, ...]
 
 
 @njit(fastmath=True)
-def descend(e, p, up, down, b, law, rate, steps):  # type: ignore[no-untyped-def]
+def descend(e, p, up, down, b, kernel, rate, steps):  # type: ignore[no-untyped-def]
     """Gradient descent in place; the loss and the size of its gradient at the end.
 
     One position: y_s = e_s + p, z_s = y_s + Σ_j ReLU(up_j·y_s) down_j, logits ⟨e_t, z_s⟩ + b_t,
@@ -58,8 +58,8 @@ def descend(e, p, up, down, b, law, rate, steps):  # type: ignore[no-untyped-def
             total = top + np.log(np.exp(error[s] - top).sum())
             gz[:] = 0
             for t in range(states):
-                loss += law[s, t] * (total - error[s, t]) / states
-                error[s, t] = (np.exp(error[s, t] - total) - law[s, t]) / states
+                loss += kernel[s, t] * (total - error[s, t]) / states
+                error[s, t] = (np.exp(error[s, t] - total) - kernel[s, t]) / states
                 gb[t] += error[s, t]
                 for k in range(d):
                     gz[k] += error[s, t] * e[t, k]
@@ -88,9 +88,9 @@ def descend(e, p, up, down, b, law, rate, steps):  # type: ignore[no-untyped-def
 
 def symmetric_law(states: int, p: float) -> np.ndarray:
     """The next state's law in every state: stay with 1 − p, any other alike."""
-    law = np.full((states, states), p / (states - 1))
-    np.fill_diagonal(law, 1 - p)
-    return law
+    kernel = np.full((states, states), p / (states - 1))
+    np.fill_diagonal(kernel, 1 - p)
+    return kernel
 
 
 def partitions(total: int, largest: int | None = None) -> Iterator[tuple[int, ...]]:
@@ -154,16 +154,16 @@ def rank_losses(states: int, p: float, among: int, tries: int = 30) -> list[floa
 
     Descent from ``tries`` random factors; losses to six digits, in increasing order.
     """
-    law, rng, found = symmetric_law(states, p), np.random.default_rng(0), set()
+    kernel, rng, found = symmetric_law(states, p), np.random.default_rng(0), set()
     cut = states * among
 
     def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
         e, z, b = x[:cut].reshape(states, -1), x[cut : 2 * cut].reshape(states, -1), x[2 * cut :]
         logits = z @ e.T + b
         total = np.log(np.exp(logits).sum(1, keepdims=True))
-        error = (np.exp(logits - total) - law) / states
+        error = (np.exp(logits - total) - kernel) / states
         slope = np.concatenate([(error.T @ z).ravel(), (error @ e).ravel(), error.sum(0)])
-        return float((total[:, 0] - (law * logits).sum(1)).mean()), slope
+        return float((total[:, 0] - (kernel * logits).sum(1)).mean()), slope
 
     for _ in range(tries):
         first = 0.5 * rng.normal(size=2 * cut + states)

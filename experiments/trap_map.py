@@ -57,7 +57,7 @@ LAYOUTS = {
 }
 
 
-def drawn(arch: Architecture, layout: str, scale: float, rank: int, draws: int,
+def random_weights(arch: Architecture, layout: str, scale: float, rank: int, draws: int,
           generator: torch.Generator) -> Weights:  # fmt: skip
     """Gaussian weights; W_1 and W_2 act on, and write into, a random subspace of that rank each.
 
@@ -92,7 +92,7 @@ def compute(
             arch = Architecture(d, LENGTH, attention=attention)
             for rank in [d] if layout == "attention" else range(1, d + 1):
                 for i, scale in enumerate(SCALES):
-                    weights = drawn(arch, layout, float(scale), rank, draws, generator)
+                    weights = random_weights(arch, layout, float(scale), rank, draws, generator)
                     for c, chain in enumerate(CHAINS):
                         values = torch.linalg.eigvalsh(trap_matrix(arch, weights, chain))
                         count[c, k, d - 1, rank - 1, i] = int((values[:, 0] > 0).sum())
@@ -112,7 +112,7 @@ def descents(runs: int, seed: int, steps: int) -> xr.Dataset:
     """Gradient descent from a small embedding: S's smallest eigenvalue, and what the run does."""
     arch = Architecture(3, 4)
     generator = torch.Generator().manual_seed(seed)
-    parts = [drawn(arch, "own", scale, 3, runs, generator) for scale in TRIED]
+    parts = [random_weights(arch, "own", scale, 3, runs, generator) for scale in TRIED]
     weights = {name: torch.cat([part[name] for part in parts]) for name in arch.shapes}
     small = torch.nn.functional.normalize(weights["embedding"], dim=-1) * START
     lowest, ends = [], []

@@ -24,7 +24,6 @@ from flowsim.arrays import Numbers, to_tensor
 from flowsim.curves import Curve
 from flowsim.errors import InputError
 from flowsim.inheritance import forget_outdated, keeps_formulas_of, unwritten
-from flowsim.labels import Label
 from flowsim.running import quickly
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -571,11 +570,11 @@ class CompiledModel(DefaultTolerances):
         at_once: rows of one call, after which Ctrl-C is seen.
         finer, finest, more: the tolerance of a row in doubt, over that before, but not below the
             second; and its steps, over those before.
-        doubtful: which rows came so close to a saddle that they are in doubt, of what ``closeness``
-            wrote, which rows have a label, rtol, and, the second time, which have another label
-            than before (else None). By default those that passed slowly.
+        near_saddles: how near a saddle rows passed, by the codes of ``flow.return_codes``, of what
+            ``closeness`` wrote and rtol; by default those that passed slowly are near.
         scale: of slopes near saddles, of the losses at the ends; by default the levels' speed.
-        name: names ends by itself: (rows below the plateau, θ, labels, losses) ↦ rules.
+        place_ends: moves rows below the plateau, of a mask, to their ends, in (θ, losses), and says
+            which these are.
     """
 
     tag: str
@@ -588,9 +587,9 @@ class CompiledModel(DefaultTolerances):
     finer: float = 0.1
     finest: float = 1e-12
     more: int = 1
-    doubtful: Callable[..., Any] | None = None
+    near_saddles: Callable[..., Any] | None = None
     scale: Callable[[Tensor], Tensor] | None = None
-    name: Callable[..., Tensor] | None = None
+    place_ends: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
 
 
 @dataclass(frozen=True)
@@ -601,7 +600,8 @@ class LogitGapSystem(DefaultTolerances):
         of: the class of the model.
         hooks: compiled functions, named as the hooks in ``flow.gap.hooks`` that they replace.
         params: arguments of ℓ besides the gap; the first is Δ*.
-        trap: the label of ends in the plane where Δ = 0 and ∇Δ = 0.
+        plane_attracts: whether orbits end in the plane where Δ = 0 and ∇Δ = 0 at minima, else at
+            saddles.
         scale: the coordinates that the hooks have over the model's.
         time: the model's time over theirs.
     """
@@ -609,7 +609,7 @@ class LogitGapSystem(DefaultTolerances):
     of: type
     hooks: tuple[Callable[..., Any], ...]
     params: tuple[float, ...]
-    trap: Label = Label.LOCAL_MINIMUM
+    plane_attracts: bool = True
     scale: tuple[float, ...] = ()
     time: float = 1.0
     rtol: float = field(default=1e-10, kw_only=True)

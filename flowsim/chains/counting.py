@@ -28,6 +28,7 @@ def successor_counts(tokens: Tensor, order: int, states: int) -> Tensor:
     """
     require_integer("order", order, 0)
     require_integer("states", states, 2)
+    tokens = torch.as_tensor(tokens)
     if tokens.ndim != 2 or tokens.is_floating_point():
         raise InputError(f"tokens must be integers of shape (B, N), not {tuple(tokens.shape)}")
     if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < states:

@@ -73,14 +73,14 @@ def integer(text: str) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else -1
 
 
-def shown(text: str) -> str:
+def quoted(text: str) -> str:
     """The text as typed, in quotes, cut to 60 characters."""
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
 def wrong(must: str, text: str) -> typer.BadParameter:
     """Message for a value out of range."""
-    return typer.BadParameter(f"must {must}, not {shown(text)}.")
+    return typer.BadParameter(f"must {must}, not {quoted(text)}.")
 
 
 def interval(text: str) -> Interval:
@@ -173,7 +173,7 @@ def _one(text: str) -> str:
     """The text, unless it is the range that only ``scan`` takes."""
     if ":" in text:
         raise typer.BadParameter(
-            f"must be one number, not {shown(text)}: flowsim scan takes a range."
+            f"must be one number, not {quoted(text)}: flowsim scan takes a range."
         )
     return text
 

@@ -174,7 +174,7 @@ _OF_FIGURES = {
 
 
 def redraw(source: Path, given: FigureFiles, wanted: str = "") -> None:
-    """Draw a record under --out, by default beside it, and print its summary.
+    """Draw a record under --out, by default next to the record, and print its summary.
 
     Args:
         source: the record.
@@ -240,9 +240,9 @@ class Meter:
 
     def advance(self, more: int) -> None:
         """Add to the amount done."""
-        self.reach(self.done + more)
+        self.update(self.done + more)
 
-    def reach(self, done: int, message: str | None = None) -> None:
+    def update(self, done: int, message: str | None = None) -> None:
         """Set the amount done, and its description; None keeps the former one."""
         self.done, self.message = done, self.message if message is None else message
         self.show()

@@ -69,7 +69,7 @@ def draw_gaussian(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
 
 
 def _advice(record: xr.Dataset) -> list[str]:
-    """Which σ reaches the least loss most often, and with what chance."""
+    """The σ that reaches the least loss most often, and its chance."""
     a = record.attrs
     if not a.get("best_chance"):
         return []

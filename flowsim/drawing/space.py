@@ -126,7 +126,7 @@ def _draw_curves(record: xr.Dataset, ax: Any, box: dict[str, tuple[float, float]
     first, second, up = box
     if "curve_kind" not in record:
         return []
-    drawn: dict[str, Artist] = {}
+    artists: dict[str, Artist] = {}
     curves = [
         (curve, float(np.ravel(height)[0]))
         for curve, (_, height, *_) in zip(
@@ -149,7 +149,7 @@ def _draw_curves(record: xr.Dataset, ax: Any, box: dict[str, tuple[float, float]
                                                  linewidth=0, rasterized=True))  # fmt: skip
             name = f"plane ${up} = 0$: {curve.kind}"
             if curve.kind in _SURFACE:
-                drawn.setdefault(name, Patch(facecolor=colour, label=name))
+                artists.setdefault(name, Patch(facecolor=colour, label=name))
     points = np.array([(x, z, y) for c, z in curves for x, y in c.points]).reshape(-1, 3)
     points = points[
         np.all([_inside(v, box[n]) for v, n in zip(points.T, box, strict=True)], axis=0)
@@ -157,7 +157,7 @@ def _draw_curves(record: xr.Dataset, ax: Any, box: dict[str, tuple[float, float]
     if len(points):
         look: dict[str, Any] = {"color": LINE, "linewidth": 2.2}
         ax.plot(*points[np.argsort(points[:, 1], kind="stable")].T, zorder=6, **look)
-        drawn["saddles"] = Line2D([], [], label="saddle curve", **look)
+        artists["saddles"] = Line2D([], [], label="saddle curve", **look)
     shown = values[:: max(1, len(values) // 22)]
     for curve, value in lines:
         if several and value not in shown:
@@ -167,8 +167,8 @@ def _draw_curves(record: xr.Dataset, ax: Any, box: dict[str, tuple[float, float]
         line = look_of(curve) | {"linewidth": width, "alpha": 0.6 if several else 1.0, "marker": ""}
         ax.plot(*columns, zorder=7, **line)
         name = curve.kind if several else f"{curve.kind} (at ${second} = {value:g}$)"
-        drawn.setdefault(name, Line2D([], [], label=name, **line))
-    return list(drawn.values())
+        artists.setdefault(name, Line2D([], [], label=name, **line))
+    return list(artists.values())
 
 
 def _draw_orbits(
@@ -183,7 +183,7 @@ def _draw_orbits(
     columns = [record[f"{family}_{name}"].to_numpy() for name in box]
     parts = np.linspace(0, len(columns[0]) - 1, 20 * len(columns[0]) - 19)
     size = np.array([high - low for low, high in box.values()])
-    drawn: dict[str, Artist] = {}
+    artists: dict[str, Artist] = {}
     for i, code in enumerate(record[f"{family}_label"].to_numpy()):
         rows = [column[:, i] for column in columns]
         if found:  # nearly as far as the sides of the box, where an orbit leaves it
@@ -205,8 +205,8 @@ def _draw_orbits(
         if found and code and not name.startswith("infinity"):
             mark = {"marker": MARKER[name], "markersize": 7, "markeredgecolor": "#ffffff"}
             ax.plot(*path[:, -1:], color=colour, linestyle="none", zorder=8, **mark)
-        drawn.setdefault(name, Line2D([], [], markevery=2, label=text, **line, **mark))
-    return [drawn[name] for name in sorted(drawn)]
+        artists.setdefault(name, Line2D([], [], markevery=2, label=text, **line, **mark))
+    return [artists[name] for name in sorted(artists)]
 
 
 def _draw_arrow(ax: Any, path: np.ndarray, size: np.ndarray, colour: str) -> None:

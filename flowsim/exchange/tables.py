@@ -56,7 +56,7 @@ def write_table(record: xr.Dataset, path: str | Path) -> None:
 
 
 def _named(variable: xr.DataArray) -> xr.DataArray:
-    """Flags by their names; everything else as it is."""
+    """Flags by their names; everything else unchanged."""
     names = str(variable.attrs.get("flag_meanings", "")).split()
     if not names:
         return variable

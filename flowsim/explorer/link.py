@@ -146,9 +146,9 @@ def _changed(view: View, name: str, values: list[str]) -> View:
         return replace(view, fixed=tuple(held.items()))
     for place, axis in ((0, view.x), (2, view.y)):
         if name == _side(view, axis):
-            sides: list[float] = list(view.window)
-            sides[place : place + 2] = _parts(text, ":", 2)
-            return replace(view, window=Window(*sides))
+            bounds: list[float] = list(view.window)
+            bounds[place : place + 2] = _parts(text, ":", 2)
+            return replace(view, window=Window(*bounds))
     if name == "start":
         return replace(view, starts=tuple(Start(*_parts(text, ",", 2)) for text in values))
     if name == "backward":

@@ -22,15 +22,30 @@ from flowsim.flow.batch import padded_indices, times_to_fraction
 from flowsim.flow.chart import Chart
 from flowsim.flow.growth import Growth
 from flowsim.flow.kinks import rest_on_kinks
+from flowsim.flow.labelling import EndStates
 from flowsim.flow.near_saddles import displace, resolve_near_saddles
 from flowsim.flow.options import Limits, Steps
 from flowsim.flow.recurrence import FIRST, Returns, spirals
+from flowsim.flow.return_codes import (
+    CRITICAL,
+    DIVERGED,
+    FAR,
+    GOING,
+    MINIMA,
+    NEAR,
+    NOT_FINITE,
+    OUT_OF_STEPS,
+    REPEATS,
+    REST,
+    SPIRALS,
+    STAYS,
+    TRAPPED,
+)
 from flowsim.flow.tableau import GAMMA, ORDER, STAGES
 from flowsim.flow.tableau import A as _A
 from flowsim.flow.tableau import C as _C
 from flowsim.interface import DefaultTolerances, Levels, Model
-from flowsim.labels import Label, Rule, Status
-from flowsim.landscape.critical import classify_critical
+from flowsim.labels import Status
 from flowsim.landscape.stability import rounded, without_dust
 
 #: Rows followed at once, times k²: on a CPU, whose caches they should not leave, and on a GPU.
@@ -85,15 +100,13 @@ _STILL = 1e-15
 _ROUNDED = 1e-13
 #: A row this many times larger than it was, or than 1, has diverged.
 _FAR = 1e12
-#: Why a row stopped: a value of ``Rule``, or one of these.
-_GOING = int(Rule.NONE)
-_OUT_OF_STEPS, _NOT_FINITE, _DIVERGED, _SETTLED = 100, 101, 102, 103
-_REPEATS, _SPIRALS, _DRIFTS = 104, 105, 106
+#: A row that rests by its curvature, but drifts; and one whose limit is to be extrapolated.
+_DRIFTING_ROW, _SETTLED = -1, -2
 _STATUS = {
-    _OUT_OF_STEPS: Status.TIMED_OUT,
-    _NOT_FINITE: Status.FAILED,
-    _DIVERGED: Status.DIVERGED,
-    _REPEATS: Status.PERIODIC,
+    OUT_OF_STEPS: Status.TIMED_OUT,
+    NOT_FINITE: Status.FAILED,
+    DIVERGED: Status.DIVERGED,
+    REPEATS: Status.PERIODIC,
 }
 #: After so many steps each, rows that seem to come back are tried, all together.
 _TRIED = 20
@@ -434,11 +447,11 @@ class RosenbrockSolver:
     def __init__(self, model: Model) -> None:
         self.model = model
 
-    def ends(self, start: Tensor, steps: Steps) -> Iterator[Limits]:
-        """The ends of starts (n, k), part by part."""
+    def ends(self, start: Tensor, steps: Steps) -> Iterator[EndStates]:
+        """The end states of starts (n, k), part by part."""
         squares = _SQUARES if start.device.type == "cpu" else _SQUARES_ON_GPU
         for part in start.split(max(1, squares // start.shape[1] ** 2)):
-            limits = resolve_near_saddles(
+            states = resolve_near_saddles(
                 partial(follow, self.model),
                 self.model,
                 part,
@@ -446,8 +459,8 @@ class RosenbrockSolver:
                 steps.finer(0.1),
                 _neighbours,
             )
-            rest_on_kinks(self.model, part, limits)
-            yield limits
+            rest_on_kinks(self.model, part, states)
+            yield states
 
     def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
         """θ (T, n, k) at the times (T, n), from ``start`` at times[0]; NaN if not known."""
@@ -459,12 +472,10 @@ class RosenbrockSolver:
         return times_to_fraction(until, start, self.model.loss(start), ends.loss, fraction)
 
 
-def follow(
-    model: Model, start: Tensor, steps: Steps, before: Tensor | None = None
-) -> tuple[Limits, Tensor]:
-    """Limits of the rows, and which of them came so close to a saddle that they are in doubt."""
+def follow(model: Model, start: Tensor, steps: Steps) -> EndStates:
+    """The end states of rows (n, k), followed once."""
     levels, state = model.levels(), BatchState.at(model, start, steps)
-    theta, why = start.clone(), torch.full_like(start[:, 0], _NOT_FINITE, dtype=torch.long)
+    theta, why = start.clone(), torch.full_like(start[:, 0], NOT_FINITE, dtype=torch.long)
     attempts, closest = torch.zeros_like(why), torch.full_like(start[:, 0], torch.inf)
     revives = torch.zeros_like(why, dtype=torch.bool)
     # the least speed met; how near the row was to a critical point then, at its nearest, and at the
@@ -483,35 +494,34 @@ def follow(
         if growth is not None:
             looks |= growth.due[state.index]
         reason, falls = _verdict(state, levels, attempt == 0, looks)
-        drifting = (reason == _DRIFTS) | (~looks & (reason == _GOING))
+        drifting = (reason == _DRIFTING_ROW) | (~looks & (reason == GOING))
         speed, still = state.velocity().amax(1), state.still(levels)
         moves = speed > 10 * still
         drifts[state.index] = torch.where(moves, 0, drifts[state.index] + drifting.long())
         ends = drifting & (drifts[state.index] > _DRIFTING)
-        reason = torch.where(reason == _DRIFTS, _GOING, reason)
-        reason = torch.where(ends & (reason == _GOING), _OUT_OF_STEPS, reason)
+        reason = torch.where(reason == _DRIFTING_ROW, GOING, reason)
+        reason = torch.where(ends & (reason == GOING), OUT_OF_STEPS, reason)
         if growth is not None:
-            slows = (reason == _GOING) & growth.due[state.index] & (speed <= still)
+            slows = (reason == GOING) & growth.due[state.index] & (speed <= still)
             if bool(slows.any()):
                 rows = (slows & ~state.revives()).nonzero()[:, 0]
                 settles = growth.converged(model, state.index[rows])[0]
                 reason[rows[settles]] = _SETTLED
         if circles is not None:
             reason = circles.reason(state.index, reason)
-        most = attempt == _MORE * steps.most
-        if attempt >= steps.most and not most:
+        given_up = (state.short > _CREEPING) | (attempt == _MORE * steps.most)
+        if attempt >= steps.most:
             sped_up = state.fastest > _LEFT_SADDLE * begun[state.index]
-            most = ~sped_up if circles is None else True
-        given_up = (state.short > _CREEPING) | most
+            given_up |= ~sped_up if circles is None else True
         if growth is not None and attempt > _PATIENT:
             given_up |= growth.escapes[state.index]
-        given_up &= reason == _GOING
-        reason = torch.where(given_up, _OUT_OF_STEPS, reason)
-        done = reason != _GOING
+        given_up &= reason == GOING
+        reason = torch.where(given_up, OUT_OF_STEPS, reason)
+        done = reason != GOING
         if bool(done.any()):
-            index, trapped = state.index[done], reason[done] == Rule.TRAPPED_BY_PLANE
+            index, trapped = state.index[done], reason[done] == TRAPPED
             if growth is not None:
-                last = state.some(done & (reason == _NOT_FINITE))
+                last = state.some(done & (reason == NOT_FINITE))
                 growth.stuck(model, last.index, last.theta, last.time)
             why[index], attempts[index] = reason[done], attempt
             revives[index] = state.revives()[done]
@@ -533,19 +543,17 @@ def follow(
         near = torch.where(speed < slow, distance, near)
         slow, nearest = torch.minimum(slow, speed), torch.minimum(nearest, distance)
     if growth is not None:
-        rows = (((why == _DIVERGED) | (why == _SETTLED)) & ~revives).nonzero()[:, 0]
+        rows = (((why == DIVERGED) | (why == _SETTLED)) & ~revives).nonzero()[:, 0]
         settles, limit = growth.converged(model, rows)
-        theta[rows[settles]], why[rows[settles]] = limit[settles], Rule.CAME_TO_REST
+        theta[rows[settles]], why[rows[settles]] = limit[settles], REST
     if circles is not None:
-        theta = torch.where((why == _SPIRALS).unsqueeze(1), circles.sink, theta)
-    limits, doubtful = _labelled(model, levels, start, theta, why, attempts, closest)
+        theta = torch.where((why == SPIRALS).unsqueeze(1), circles.sink, theta)
+    states = _states(model, levels, start, theta, why, attempts, closest)
     if growth is not None:
-        given_up = why == _OUT_OF_STEPS
-        growth.name(model, limits, why == _DIVERGED, given_up, drifts > _DRIFTING)
+        growth.send_to_infinity(model, states, drifts > _DRIFTING)
     if circles is not None:
-        circles.name(limits, why, attempts == steps.most)
-        doubtful &= (limits.label != Label.PERIODIC) & (limits.label != Label.BOUNDED)
-    return limits, doubtful
+        circles.note_ends(states, attempts == steps.most)
+    return states
 
 
 def _is_field(model: Model) -> bool:
@@ -572,9 +580,9 @@ class _Circles:
 
     def reason(self, index: Tensor, reason: Tensor) -> Tensor:
         """Why rows (m,) stop, if they have not stopped before."""
-        going = reason == _GOING
-        reason = torch.where(going & self.period[index].isfinite(), _REPEATS, reason)
-        return torch.where(going & self.sink[index].isfinite().all(1), _SPIRALS, reason)
+        going = reason == GOING
+        reason = torch.where(going & self.period[index].isfinite(), REPEATS, reason)
+        return torch.where(going & self.sink[index].isfinite().all(1), SPIRALS, reason)
 
     def note(self, attempt: int, state: BatchState) -> None:
         """Take the rows to where they are after so many steps."""
@@ -597,15 +605,11 @@ class _Circles:
             seem = torch.where(returned, returns.near(index), 0)
             self.turns[index] = torch.where(seem > 0, seem, self.turns[index])
 
-    def name(self, limits: Limits, why: Tensor, spent: Tensor) -> None:
-        """Label the rows that come back, spiral into a sink, or stay near."""
-        repeats, inwards = why == _REPEATS, why == _SPIRALS
-        limits.label[repeats], limits.label[inwards] = Label.PERIODIC, Label.LOCAL_MINIMUM
-        limits.rule[repeats | inwards] = Rule.RETURNS
-        limits.period = torch.where(repeats, self.period, torch.nan)
-        rows = (spent & (why == _OUT_OF_STEPS) & (limits.label == Label.UNRESOLVED)).nonzero()[:, 0]
-        stays = rows[self.returns.stays_near(rows)]
-        limits.label[stays], limits.rule[stays] = Label.BOUNDED, Rule.RETURNS
+    def note_ends(self, ends: EndStates, spent: Tensor) -> None:
+        """Note the periods, and which rows that spent their steps, (n,), stay near."""
+        ends.period = torch.where(ends.why == REPEATS, self.period, torch.nan)
+        rows = (spent & (ends.why == OUT_OF_STEPS)).nonzero()[:, 0]
+        ends.why[rows[self.returns.stays_near(rows)]] = STAYS
 
     def _fine(self, theta: Tensor) -> BatchState:
         return BatchState.at(self.model, theta, _FINE)
@@ -636,19 +640,19 @@ def _speed(rows: BatchState) -> Tensor:
 def _verdict(
     rows: BatchState, levels: Levels | None, first: bool, looks: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Why rows stop, (m,), _GOING for those that do not; and which coordinates are zero then."""
-    size, why = rows.size(), torch.full_like(rows.index, _GOING)
+    """Why rows stop, (m,), GOING for those that do not; and which coordinates are zero then."""
+    size, why = rows.size(), torch.full_like(rows.index, GOING)
     speed = rows.field.abs()
     noise = _noise(rows)
     falls = _falling(rows, noise)
-    why[falls.any(1)] = Rule.TRAPPED_BY_PLANE
+    why[falls.any(1)] = TRAPPED
     unit = 1.0 if rows.chart.seen is None else torch.where(rows.chart.seen, rows.theta.abs(), 1.0)
     quiet = (rows.velocity() <= rows.still(levels).unsqueeze(1) + unit * noise).all(1)
     if levels is not None and levels.degenerate:
-        why[levels.reached(rows.model.excess(rows.theta))] = Rule.REACHED_MINIMA
-    index, seen = (quiet & (why == _GOING)).nonzero()[:, 0], rows.chart.seen
+        why[levels.reached(rows.model.excess(rows.theta))] = MINIMA
+    index, seen = (quiet & (why == GOING)).nonzero()[:, 0], rows.chart.seen
     if len(index) and seen is not None:
-        index = padded_indices(quiet & (why == _GOING))
+        index = padded_indices(quiet & (why == GOING))
     if len(index):
         theta, field, jacobian = (x[index] for x in (rows.theta, rows.field, rows.jacobian))
         grows = rows.some(index).revives()
@@ -671,15 +675,15 @@ def _verdict(
                 chart = rows.chart.rows(index[tried])
                 place, moves = rows.y[index[tried]], partial(chart.velocity, rows.model)
             rest[tried] = _stays(moves, place, field[tried], jacobian[tried])
-            why[index[tried]] = torch.where(rest[tried], _GOING, _DRIFTS)
-        why[index[rest]] = Rule.CAME_TO_REST
+            why[index[tried]] = torch.where(rest[tried], GOING, _DRIFTING_ROW)
+        why[index[rest]] = REST
     far = (size.amax(1) > rows.far) | (rows.time > rows.late)
-    goes = (why == _GOING) | (why == _DRIFTS)
-    why[goes & far] = _DIVERGED
-    why[goes & rows.stuck & ~far] = _NOT_FINITE
+    goes = (why == GOING) | (why == _DRIFTING_ROW)
+    why[goes & far] = DIVERGED
+    why[goes & rows.stuck & ~far] = NOT_FINITE
     if first:
-        why[(speed == 0).all(1)] = Rule.CRITICAL_START
-    return why, falls & (why == Rule.TRAPPED_BY_PLANE).unsqueeze(1)
+        why[(speed == 0).all(1)] = CRITICAL
+    return why, falls & (why == TRAPPED).unsqueeze(1)
 
 
 def _noise(rows: BatchState) -> Tensor:
@@ -767,7 +771,7 @@ def _leaves(field: Tensor, jacobian: Tensor, theta: Tensor) -> Tensor:
     return (grows & (along > (vectors.abs().mT @ noise).squeeze(2))).any(1)
 
 
-def _labelled(
+def _states(
     model: Model,
     levels: Levels | None,
     start: Tensor,
@@ -775,37 +779,20 @@ def _labelled(
     why: Tensor,
     attempts: Tensor,
     closest: Tensor,
-) -> tuple[Limits, Tensor]:
-    """Limits of rows that stopped at ``theta``, and which are in doubt."""
-    label = torch.full_like(why, Label.UNRESOLVED, dtype=torch.int8)
-    status = torch.full_like(label, Status.CONVERGED)
+) -> EndStates:
+    """The end states of rows that stopped at ``theta``, having passed saddles at ``closest``."""
+    status = torch.full_like(why, Status.CONVERGED, dtype=torch.int8)
     for code, value in _STATUS.items():
         status[why == code] = value
-    critical, trapped = why == Rule.CRITICAL_START, why == Rule.TRAPPED_BY_PLANE
     finite = padded_indices(theta.isfinite().all(1))
     loss, speed = torch.full_like(closest, torch.nan), torch.full_like(closest, torch.nan)
     loss[finite] = model.loss(theta[finite])
     metric = theta.new_tensor(model.metric)
     speed[finite] = (model.field(theta[finite]) * metric).norm(dim=1)
-    speed[trapped] = 0.0
-    label[trapped] = Label.LOCAL_MINIMUM
-    for rows, decisive in ((critical, False), (why == Rule.CAME_TO_REST, True)):
-        if bool(rows.any()):
-            way = (theta[rows] - start[rows]).abs().amax(1)
-            reach = torch.where(way > 0, way, _size(theta[rows]))
-            at = theta[rows]
-            label[rows] = classify_critical(model, at, decisive, reach if decisive else None)
-    rule = torch.where(label == Label.UNRESOLVED, _GOING, why)
-    if levels is not None:
-        least = torch.zeros_like(trapped)
-        least[finite] = levels.reached(model.excess(theta[finite]))
-        best = (why == Rule.REACHED_MINIMA) | (trapped & (least | levels.degenerate))
-        label[best] = Label.GLOBAL_MINIMUM
-        rule[best & ~trapped] = Rule.REACHED_MINIMA
-        reached = (why == Rule.CAME_TO_REST) & (label == Label.GLOBAL_MINIMUM)
-        rule[reached] = Rule.REACHED_MINIMA
-        rule[label == Label.UNRESOLVED] = _GOING
-    limits = Limits(
-        theta, label, status, rule.to(torch.int8), loss, speed, 1 + _EVALUATIONS * attempts
-    )
-    return limits, (closest < _DOUBTFUL) & (label != Label.UNRESOLVED) & ~critical
+    speed[why == TRAPPED] = 0.0
+    ended = (why == TRAPPED) | (why == REST) | (why == MINIMA)
+    near = torch.where(ended & (closest < _DOUBTFUL), NEAR, FAR)
+    states = EndStates.of(theta, why, status, loss, speed, 1 + _EVALUATIONS * attempts, near)
+    way = (theta - start).abs().amax(1)
+    states.reach = torch.where(way > 0, way, _size(theta))
+    return states

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flowsim.flow.options import Limits
+from flowsim.flow.labelling import EndStates
+from flowsim.flow.return_codes import DIVERGED, INFINITY, NOT_FINITE, OUT_OF_STEPS
 from flowsim.interface import Model
-from flowsim.labels import Label, Rule, Status
+from flowsim.labels import Status
 from flowsim.landscape.stability import followed
 
 #: Notes that are kept of every row.
@@ -154,26 +155,24 @@ class Growth:
         even = (ratio[:, -1] - ratio[:, -2]).abs() <= _EVEN * (1 - ratio[:, -1])
         return torch.where(even & power.isfinite(), power, limit)
 
-    def name(self, model: Model, limits: Limits, left: Tensor, given_up: Tensor, drifts: Tensor
-             ) -> None:  # fmt: skip
-        """Label the rows that go to infinity; their limits and the limit of their loss.
+    def send_to_infinity(self, model: Model, ends: EndStates, drifts: Tensor) -> None:
+        """Find the rows that go to infinity, their limits, and the limit of their loss.
 
         A coordinate that grows goes to ±∞; one that goes back and forth further and further has no
         limit, NaN, and then the loss has none.
 
         Args:
             model: the model.
-            limits: of all rows; those that go to infinity are changed.
-            left: which rows have left all bounds, in distance or in time, (n,).
-            given_up: which have spent their steps, (n,).
+            ends: of all rows; those that go to infinity are changed.
             drifts: which move so slowly that rounding shortens their steps, (n,); these go to
                 infinity like a small power of time alone.
         """
-        left = left | self.blown.any(1) | drifts | (given_up & self.escapes)
-        rows = (left & (limits.label == Label.UNRESOLVED)).nonzero()[:, 0]
+        given_up, left = ends.why == OUT_OF_STEPS, ends.why == DIVERGED
+        left = left | (self.blown.any(1) & (ends.why == NOT_FINITE))
+        rows = (left | (given_up & (drifts | self.escapes | self.blown.any(1)))).nonzero()[:, 0]
         if not len(rows):
             return
-        end = limits.theta[rows]
+        end = ends.theta[rows]
         away = (end - self.start[rows]).abs()
         grows, wide = self._on(self.time, rows), self._on(self.far, rows)
         # by distance where the last tenfold distances took less than two tenfold times
@@ -196,12 +195,11 @@ class Growth:
             return
         theta = torch.where(fast.view(-1, 1, 1), self.far.theta[rows], self.time.theta[rows])
         count = torch.where(fast, self.far.count(rows), self.time.count(rows))
-        limits.loss[rows] = torch.where(swings.any(1), torch.nan, _loss_limit(model, theta, count))
+        ends.loss[rows] = torch.where(swings.any(1), torch.nan, _loss_limit(model, theta, count))
         far = torch.where(grows, self.sense[rows] * torch.inf, end)
-        limits.theta[rows] = torch.where(swings, torch.nan, far)
-        limits.label[rows] = Label.INFINITY
-        limits.status[rows[limits.status[rows] == Status.FAILED]] = Status.DIVERGED
-        limits.rule[rows] = Rule.DRIFTS
+        ends.theta[rows] = torch.where(swings, torch.nan, far)
+        ends.why[rows] = INFINITY
+        ends.status[rows[ends.status[rows] == Status.FAILED]] = Status.DIVERGED
 
     def last_time(self, rows: Tensor) -> Tensor:
         """The times of the last notes, (m,)."""

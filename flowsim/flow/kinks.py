@@ -1,6 +1,6 @@
 """Minima at kinks: where rows that creep along a kink of a loss lead, and whether they rest there.
 
-Beside a kink the gradient jumps, and a row crosses it back and forth in very short steps. On
+Next to a kink the gradient jumps, and a row crosses it back and forth in very short steps. On
 the kink the flow is −(the shortest vector in the hull of the gradients around), which is 0 at a
 minimum. Such vectors, of gradients in a ball that shrinks, lead there in steps that all descend
 (the gradient sampling of Burke, Lewis and Overton, SIAM J. Optim. 15, 2005).
@@ -14,9 +14,10 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from flowsim.flow.options import Limits
+from flowsim.flow.labelling import EndStates
+from flowsim.flow.return_codes import KINK, NOT_FINITE, OUT_OF_STEPS
 from flowsim.interface import Model
-from flowsim.labels import Label, Rule, Status
+from flowsim.labels import Status
 
 #: Radii of the balls, in parts of the row's way; the longest step, in parts of the way by then; and
 #: steps in each ball.
@@ -38,23 +39,22 @@ _AROUND = (1e-6, 1e-5, 1e-4, 1e-3)
 _HELD = (1e-3, 1e-4, 1e-5)
 
 
-def rest_on_kinks(model: Model, start: Tensor, limits: Limits) -> None:
-    """Label the rows that crept along a kink of the loss to a minimum, or would have.
+def rest_on_kinks(model: Model, start: Tensor, ends: EndStates) -> None:
+    """Move the rows that crept along a kink of the loss to the minimum where they rest, if any.
 
-    Of a field that jumps, such as −sign ∇L, label the rows that a jump holds.
+    A jump of the field, such as −sign ∇L, holds rows too.
     """
     if model.levels() is not None:
         return
     rest = kink_minimum if type(model).field is Model.field else held_at_jump
-    way = (limits.theta - start).abs().amax(1)
-    spent = (limits.status == Status.TIMED_OUT) | (limits.status == Status.FAILED)
-    spent &= (limits.label == Label.UNRESOLVED) & way.isfinite() & (way > 0)
+    way = (ends.theta - start).abs().amax(1)
+    spent = (ends.why == OUT_OF_STEPS) | (ends.why == NOT_FINITE)
+    spent &= way.isfinite() & (way > 0)
     for i in spent.nonzero()[:, 0].tolist():
-        end = rest(model, limits.theta[i].cpu(), float(way[i]))
+        end = rest(model, ends.theta[i].cpu(), float(way[i]))
         if end is not None:
-            limits.theta[i], limits.loss[i] = end, model.loss(end[None])[0].detach()
-            limits.label[i], limits.rule[i] = Label.LOCAL_MINIMUM, Rule.KINK
-            limits.status[i] = Status.CONVERGED
+            ends.theta[i], ends.loss[i] = end, model.loss(end[None])[0].detach()
+            ends.why[i], ends.status[i] = KINK, Status.CONVERGED
 
 
 def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
@@ -106,7 +106,7 @@ def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
 
 
 def held_at_jump(model: Model, theta: Tensor, way: float) -> Tensor | None:
-    """The place (k,) where a field jumps and holds a point θ (k,) beside it; None if none does.
+    """The place (k,) where a field jumps and holds a point θ (k,) near it; None if none does.
 
     0 is then in the hull of the velocities around (Filippov), which do not become shorter from
     radius to radius, and the velocities before and behind θ point towards each other.

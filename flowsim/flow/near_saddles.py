@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 
 import torch
 from torch import Tensor
 
-from flowsim.flow.options import Limits, Steps
+from flowsim.flow.labelling import EndStates, in_doubt, label_ends
+from flowsim.flow.options import Steps
+from flowsim.flow.return_codes import AGREE, DIFFER, FAR, STUCK
 from flowsim.interface import Model
-from flowsim.labels import Label, Rule
+from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 
 #: Coordinates along each of which a doubtful row is displaced.
 _MOST_DIRECTIONS = 6
-#: (starts (n, k), steps, labels found before with larger tolerances, or None) ↦ limits, and which
-#: rows came close to a saddle, (n,).
-Follow = Callable[..., tuple[Limits, Tensor]]
+#: (starts (n, k), steps) ↦ their end states.
+Follow = Callable[[Tensor, Steps], EndStates]
 
 
 def displace(model: Model, centre: Tensor, size: float, unit: Tensor | None = None) -> Tensor:
@@ -45,8 +45,8 @@ def resolve_near_saddles(
     steps: Steps,
     again: Steps,
     neighbours_of: Callable[[Model, Tensor, float], Tensor] = displace,
-) -> Limits:
-    """Limits of the rows of ``start`` (n, k).
+) -> EndStates:
+    """The end states of the rows of ``start`` (n, k).
 
     A doubtful row is followed again more finely. Where that too comes near a saddle, it is followed
     beside displaced neighbours, of which none may end otherwise and half must be decided.
@@ -59,28 +59,28 @@ def resolve_near_saddles(
             is followed again.
         neighbours_of: (model, centre, size) ↦ displaced starts; see ``displace``.
     """
-    limits, doubtful = follow(start, steps, None)
+    states = follow(start, steps)
+    label = label_ends(model, states).label
+    doubtful = in_doubt(states, label, None) | ((states.why == STUCK) & (states.near != FAR))
     if not bool(doubtful.any()) or again.rtol >= steps.rtol:
-        return limits
-    centre, before = start[doubtful], limits.label[doubtful]
-    found, near = follow(centre, again, before)
+        return states
+    centre = start[doubtful]
+    found = follow(centre, again)
+    limits = label_ends(model, found)
+    near = in_doubt(found, limits.label, label[doubtful])
     if bool(near.any()):
         size = max(steps.rtol, 1e-11)  # ten times what rounding leaves of the finer orbit
         displaced = neighbours_of(model, centre[near], size)
-        neighbours, _ = follow(displaced.flatten(0, 1), again, None)
+        neighbours = label_ends(model, follow(displaced.flatten(0, 1), again))
         ends = Ends(model)
-        own = ends.codes(found.label, found.theta, found.loss)[near]
+        own = ends.codes(limits.label, limits.theta, limits.loss)[near]
         labels = ends.codes(neighbours.label, neighbours.theta, neighbours.loss)
         labels = labels.reshape(displaced.shape[:2])
         same = labels == own
         contradicted = (~same & (labels != Label.UNRESOLVED)).any(dim=0)
         agree = ~contradicted & (same.double().mean(dim=0) >= 0.5)
-        decided = torch.where(agree, found.label[near], Label.UNRESOLVED)
-        found.label[near] = decided.to(torch.int8)
-        decided = found.label[near] != Label.UNRESOLVED
-        found.rule[near] = torch.where(decided, Rule.SHADOWS, Rule.NONE).to(torch.int8)
+        found.neighbours[near] = torch.where(agree, AGREE, DIFFER).to(found.neighbours)
         found.evaluations[near] += neighbours.evaluations.reshape(labels.shape).sum(dim=0)
-    found.evaluations += limits.evaluations[doubtful]
-    for field in fields(Limits):
-        getattr(limits, field.name)[doubtful] = getattr(found, field.name)
-    return limits
+    found.evaluations += states.evaluations[doubtful]
+    states.put(doubtful, found)
+    return states

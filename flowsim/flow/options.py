@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
 from inspect import signature
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -105,10 +105,47 @@ class SolverOptions:
 
 
 _NONE = torch.zeros(0)
+_Some = TypeVar("_Some", bound="Columns")
+
+
+class Columns:
+    """Tensors or arrays with one entry per start, as the fields of a dataclass."""
+
+    def numpy(self: _Some) -> _Some:
+        """The same as numpy arrays."""
+        return self._each(Tensor.numpy)
+
+    def tensors(self: _Some) -> _Some:
+        """The same as tensors."""
+        return self._each(torch.as_tensor)
+
+    def on(self: _Some, device: str) -> _Some:
+        """The same on another device."""
+        return self._each(lambda column: column.to(device))
+
+    def at(self: _Some, which: Tensor) -> _Some:
+        """Those of a mask of the leading shape, (n,)."""
+        return self._each(lambda column: column[which])
+
+    def put(self: _Some, which: Tensor, other: _Some) -> None:
+        """Replace those of a mask, (n,), by others."""
+        for f in fields(cast(Any, self)):
+            getattr(self, f.name)[which] = getattr(other, f.name)
+
+    def _each(self: _Some, changed: Callable[[Any], Any]) -> _Some:
+        names = [f.name for f in fields(cast(Any, self))]
+        return type(self)(**{name: changed(getattr(self, name)) for name in names})
+
+    @classmethod
+    def joined(cls: type[_Some], parts: list[_Some], lead: torch.Size) -> _Some:
+        """All rows of the parts, with the leading shape ``lead``."""
+        names = [f.name for f in fields(cast(Any, cls))]
+        columns = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+        return cls(**{name: c.reshape(lead + c.shape[1:]) for name, c in columns.items()})
 
 
 @dataclass
-class Limits:
+class Limits(Columns):
     """Ends of trajectories, one entry per leading index of the starts: tensors or numpy arrays.
 
     Attributes:
@@ -155,31 +192,6 @@ class Limits:
         names = ", ".join(f.name for f in fields(self))
         return f"<Limits of {counts.total()} starts: {words or 'none'}; {names}>"
 
-    def numpy(self) -> Limits:
-        """The same as numpy arrays."""
-        return self._each(Tensor.numpy)
-
-    def tensors(self) -> Limits:
-        """The same as tensors."""
-        return self._each(torch.as_tensor)
-
-    def on(self, device: str) -> Limits:
-        """The same on another device."""
-        return self._each(lambda column: column.to(device))
-
-    def at(self, which: Tensor) -> Limits:
-        """Select by a mask of the leading shape, (n,)."""
-        return self._each(lambda column: column[which])
-
-    def _each(self, changed: Callable[[Any], Any]) -> Limits:
-        return Limits(**{f.name: changed(getattr(self, f.name)) for f in fields(self)})
-
-    @classmethod
-    def joined(cls, parts: list[Limits], lead: torch.Size) -> Limits:
-        """All rows of the parts, with the leading shape ``lead``."""
-        columns = {f.name: torch.cat([getattr(p, f.name) for p in parts]) for f in fields(cls)}
-        return cls(**{name: c.reshape(lead + c.shape[1:]) for name, c in columns.items()})
-
 
 def accepts_starts(function: _Function) -> _Function:
     """Let a public function of a model and of starts take lists and arrays, and answer in kind.
@@ -199,7 +211,9 @@ def accepts_starts(function: _Function) -> _Function:
         if starts.ndim == 0 or starts.shape[-1] != k or starts.numel() == 0:
             columns = ", ".join(model.coordinates)
             shape = tuple(starts.shape)
-            raise InputError(f"starts need shape (..., {k}) = ({columns}), not {shape}")
+            lifts = hasattr(model, "from_canonical")
+            hint = "; model.from_canonical(starts) lifts (e, w)" if lifts else ""
+            raise InputError(f"starts need shape (..., {k}) = ({columns}), not {shape}{hint}")
         given = {**dict(zip(names[2:], more, strict=False)), **named}
         _check_tolerances(given.get("rtol"), given.get("atol", 0.0))
         if is_own(model):

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from flowsim.arrays import Numbers
 from flowsim.errors import InputError
+from flowsim.flow.labelling import label_ends
 from flowsim.flow.options import Limits, SolverOptions, Steps, accepts_starts, check_times
 from flowsim.flow.solver import solver_of
 from flowsim.interface import Model
@@ -83,10 +84,10 @@ def find_limits(
     steps = Steps(rtol or usual.rtol, atol, max_steps or usual.max_steps)
     expect(progress, len(rows))
     parts = []
-    for limits in solver.ends(rows, steps):
-        parts.append(limits)
+    for ends in solver.ends(rows, steps):
+        parts.append(label_ends(model, ends))
         if progress is not None:
-            progress(len(limits.label))
+            progress(len(ends.why))
     return Limits.joined(parts, theta0.shape[:-1])
 
 
@@ -157,18 +158,23 @@ def drawn_orbits(
     """Orbits until this part of their excess loss is left, each at times of its own.
 
     Half of the times are evenly spaced, half in their logarithm. An orbit whose loss never settles
-    is shown for twenty times the inverse of the model's rate scale.
+    is shown for twenty times the inverse of the model's rate scale. An orbit that comes back is
+    shown for two of its periods, at even times.
 
     Returns:
         (times, path): shapes (T, n) and (T, n, k), for starts (n, k) and their limits.
     """
     batched = solver_of(model).batched
-    count, rtol = (_FEWER if batched else _TIMES), rtol or (_COARSER if batched else 1e-10)
+    returns = limits.period.isfinite()
+    few, rtol = batched and not bool(returns.any()), rtol or (_COARSER if batched else 1e-10)
+    count = _FEWER if few else _TIMES
     horizon = 1.15 * settling_times(model, start, left, rtol, limits)
     horizon = torch.where(horizon.isfinite() & (horizon > 0), horizon, 20 / model.rate_scale())
     early = torch.logspace(-5, 0, count // 2, dtype=torch.float64)
     even = torch.linspace(0, 1, count // 2, dtype=torch.float64)
     times = torch.outer(torch.cat([early, even]).unique(), horizon)
+    turns = torch.outer(torch.linspace(0, 2, len(times), dtype=torch.float64), limits.period)
+    times = torch.where(returns, turns, times)
     return times, trajectories(model, start, times, rtol)
 
 

@@ -19,7 +19,9 @@ from torchdiffeq import odeint
 from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError
 from flowsim.flow.chart import Chart
+from flowsim.flow.labelling import EndStates, label_ends
 from flowsim.flow.options import Limits, Steps, accepts_starts, check_times
+from flowsim.flow.return_codes import CRITICAL, GOING, LOCAL, MINIMA, SADDLE
 from flowsim.flow.solver import solver_of
 from flowsim.interface import Model, checks_model
 from flowsim.labels import Label, Rule, Status
@@ -43,6 +45,8 @@ _SHARPNESS = 2.0
 #: ‖∇Δ‖ where the curvature decides. Orbits that only pass a saddle stay far above it: what keeps
 #: them from it, the rounding of their start at least, grows as fast as their distance falls.
 _STEEPNESS = 1e-10
+#: The reasons for which rows stop at points of the first labels.
+_REASON = torch.tensor([GOING, MINIMA, LOCAL, SADDLE])
 #: By how much smaller the tolerance is with which a label that differs is decided again.
 _TIGHTER = 1e-3
 
@@ -74,7 +78,8 @@ def integrate(
     Returns:
         θ, shape (T, ..., k), a tensor if ``theta0`` is one, else an array. A row that cannot be
         integrated (a start that is not finite, a step below rounding, more than ``MAX_STEPS``
-        steps) is NaN from its second time on; the other rows are not affected.
+        steps) is NaN from its second time on, with a RuntimeWarning if its start was finite; the
+        other rows are not affected.
 
     Raises:
         InputError: wrong shapes, times that do not increase, tolerances that are not positive.
@@ -96,6 +101,14 @@ def integrate(
 
     finite = starts.isfinite().all(1).nonzero()[:, 0]
     path, _ = _followed(model, field, starts, finite, times, Steps(rtol, atol, MAX_STEPS))
+    left = int(path[-1, finite].isnan().any(1).sum())
+    if left:
+        warnings.warn(
+            f"{left} of {len(starts)} starts took more than {MAX_STEPS} steps, or steps below "
+            "rounding, and are NaN: trajectories(model, starts, times) follows stiff flows",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     return path.reshape(len(times), *theta0.shape)
 
 
@@ -233,7 +246,7 @@ def _decide(
     rtol, by_gap = rtol or default_rtol(model), solver_of(model).variable == "logit gap"
     steps, report = Steps(rtol, atol, _GAP_STEPS), progress or (lambda _: None)
     found = _unmoved(model, starts.reshape(-1, starts.shape[-1]))
-    moving = (found.status == Status.TIMED_OUT) & (found.label == Label.UNRESOLVED)
+    moving = (found.status == Status.TIMED_OUT) & (found.why == GOING)
     report(len(moving) - int(moving.sum()))
     for index in moving.nonzero()[:, 0].split(_TOGETHER if by_gap else 1):
         if by_gap:
@@ -241,25 +254,22 @@ def _decide(
         elif len(index):
             _follow_in_time(model, found, index, rtol, atol)
         report(len(index))
-    known = found.label != Label.UNRESOLVED
-    found.rule[known], found.status[known] = Rule.REFERENCE, Status.CONVERGED
     found.loss[:] = model.loss(found.theta)
     found.gradient_norm[:] = model.gradient(found.theta).norm(dim=1)
-    return Limits.joined([found], starts.shape[:-1])
+    limits = label_ends(model, found, Rule.REFERENCE)
+    limits.status[limits.label != Label.UNRESOLVED] = Status.CONVERGED
+    return Limits.joined([limits], starts.shape[:-1])
 
 
-def _unmoved(model: Model, rows: Tensor) -> Limits:
-    """Limits of starts before anything moves: those that are critical have their label."""
+def _unmoved(model: Model, rows: Tensor) -> EndStates:
+    """The states of starts before anything moves, of which some are critical."""
     finite = torch.isfinite(rows).all(dim=1)
-    label = torch.full_like(finite, Label.UNRESOLVED, dtype=torch.int8)
     status = torch.where(finite, Status.TIMED_OUT, Status.FAILED).to(torch.int8)
     gradient = model.gradient(rows)
     norm = gradient.norm(dim=1)
     critical = finite & (gradient == 0).all(dim=1)  # a norm of 1e-200 squares to zero
-    if bool(critical.any()):
-        label[critical] = classify_critical(model, rows[critical])
-    rule, zeros = torch.full_like(label, Rule.NONE), torch.zeros_like(norm)
-    return Limits(rows.clone(), label, status, rule, zeros, norm, finite.long())
+    why = torch.where(critical, CRITICAL, GOING)
+    return EndStates.of(rows.clone(), why, status, torch.zeros_like(norm), norm, finite.long())
 
 
 def _tolerances(chart: Chart, theta: Tensor, rtol: float, atol: float) -> dict[str, Tensor]:
@@ -276,7 +286,9 @@ class _Spent(Exception):
     """A row has used up its evaluations of the field."""
 
 
-def _follow_in_time(model: Model, found: Limits, index: Tensor, rtol: float, atol: float) -> None:
+def _follow_in_time(
+    model: Model, found: EndStates, index: Tensor, rtol: float, atol: float
+) -> None:
     """One row by a stiff method, in stretches of time that double, until it is decided.
 
     In the chart v = −G⁻¹∇L; the field is v/(1 + ‖v‖).
@@ -295,8 +307,8 @@ def _follow_in_time(model: Model, found: Limits, index: Tensor, rtol: float, ato
     stretch = _STRETCH
     allowed = _tolerances(chart, theta, rtol, atol)
     tolerances = {name: value[0].numpy() for name, value in allowed.items()}
-    label = _settled(model, theta)
-    while label == Label.UNRESOLVED and stretch < _HORIZON:
+    why = _settled(model, theta)
+    while why == GOING and stretch < _HORIZON:
         times = theta.new_tensor([0.0, stretch])
         try:
             with warnings.catch_warnings():
@@ -311,36 +323,36 @@ def _follow_in_time(model: Model, found: Limits, index: Tensor, rtol: float, ato
             found.status[index] = Status.FAILED
             break
         theta = chart.to_theta(path[-1])
-        label = _settled(model, theta)
+        why = _settled(model, theta)
         stretch *= 2
-    found.theta[index], found.label[index] = theta, label
+    found.theta[index], found.why[index] = theta, why
     found.evaluations[index] += calls
 
 
 def _settled(model: Model, theta: Tensor) -> int:
-    """The label of a row, (1, k), that its loss, or its gradient and curvature, decide."""
+    """Why a row, (1, k), may stop, by its loss, or its gradient and curvature; else GOING."""
     settled, levels = model.label_of_point(theta), model.levels()
     if settled is not None:
-        return int(settled)
+        return int(_REASON[settled.long()])
     scale = 1.0
     if levels is not None:
         scale = levels.difference
         if float(model.excess(theta)) <= (1e-15 if levels.degenerate else _AT_MINIMA * scale):
-            return Label.GLOBAL_MINIMUM
+            return MINIMA
     if float(model.gradient(theta).norm()) < _AT_REST * scale:
         kind = int(classify_critical(model, theta, decisive=True))
-        return Label.LOCAL_MINIMUM if kind == Label.LOCAL_MINIMUM else Label.UNRESOLVED
-    return Label.UNRESOLVED
+        return LOCAL if kind == Label.LOCAL_MINIMUM else GOING
+    return GOING
 
 
-def _follow_by_gap(model: Any, found: Limits, index: Tensor, steps: Steps, ends: bool) -> None:
+def _follow_by_gap(model: Any, found: EndStates, index: Tensor, steps: Steps, ends: bool) -> None:
     """Follow some rows on the rescaled field, in stretches of time that double, until decided.
 
     In the chart v = ±G⁻¹∇Δ; the field is v/(1 + ‖v‖), times σ(−2z/(1 + ‖v‖)) where z is how far Δ
     has passed Δ*, so that rows come to a stop soon after; with ``ends`` they are then taken back.
     """
     theta, target, stretch = found.theta[index], model.chain.target_logit_gap, _GAP_STRETCH
-    label, metric = found.label[index], theta.new_tensor(model.metric)
+    why, metric = found.why[index], theta.new_tensor(model.metric)
     side = torch.sign(target - model.logit_gap(theta))
     steep = model.logit_gap_gradient(theta).norm(dim=1)
 
@@ -363,18 +375,18 @@ def _follow_by_gap(model: Any, found: Limits, index: Tensor, steps: Steps, ends:
         theta[rows], before = path[-1, rows], steep
         steep = model.logit_gap_gradient(theta).norm(dim=1)
         reached = side[rows] * (model.logit_gap(theta[rows]) - target) >= 0
-        label[rows[reached]] = Label.GLOBAL_MINIMUM
+        why[rows[reached]] = MINIMA
         past, rows = torch.cat([past, rows[reached]]), rows[~reached]
         still = rows[steep[rows] < _STEEPNESS]
         if len(still):
             kind = classify_critical(model, theta[still], decisive=True)
             held = steep[still] < before[still] / 2
-            label[still] = torch.where((kind != Label.SADDLE) | held, kind, Label.UNRESOLVED)
-        rows = rows[label[rows] == Label.UNRESOLVED]
+            why[still] = torch.where((kind != Label.SADDLE) | held, _REASON[kind.long()], GOING)
+        rows = rows[why[rows] == GOING]
         stretch *= 2
     if ends:
         theta = _landed(model, theta, past, steps)
-    found.theta[index], found.label[index] = theta, label
+    found.theta[index], found.why[index] = theta, why
 
 
 def _landed(model: Any, theta: Tensor, past: Tensor, steps: Steps) -> Tensor:
@@ -444,6 +456,10 @@ def confirm(
     own, starts = to_tensor(labels, "labels").to(torch.int8), to_tensor(theta0, "starts")
     if count < 0 or seed < 0:
         raise InputError(f"count and seed must not be negative, not {count} and {seed}")
+    if starts.shape[-1:] != (len(model.coordinates),):
+        names = ", ".join(model.coordinates)
+        shape = f"(..., {len(model.coordinates)}) = ({names})"
+        raise InputError(f"starts need shape {shape}, not {tuple(starts.shape)}")
     if own.shape != starts.shape[:-1]:
         raise InputError(
             f"labels of shape {tuple(own.shape)} do not fit starts of shape {tuple(starts.shape)}"

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from flowsim.flow.any_loss import RosenbrockSolver
 from flowsim.flow.gap.engine import LogitGapSolver
+from flowsim.flow.labelling import EndStates
 from flowsim.flow.options import Limits, Steps
 from flowsim.flow.rows.engine import SwitchingSolver
 from flowsim.interface import CompiledModel, DefaultTolerances, LogitGapSystem, Model
@@ -33,8 +34,8 @@ class Solver(Protocol):
     @property
     def variable(self) -> Literal["time", "logit gap"]: ...
 
-    def ends(self, start: Tensor, steps: Steps) -> Iterator[Limits]:
-        """The ends of starts (n, k), part by part."""
+    def ends(self, start: Tensor, steps: Steps) -> Iterator[EndStates]:
+        """Where starts (n, k) stop and why, part by part; ``label_ends`` names them."""
         ...
 
     def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:

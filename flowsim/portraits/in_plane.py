@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -32,6 +33,8 @@ from flowsim.scan.starts import Points, cell_centres
 from flowsim.spec import model_of
 from flowsim.training.optimizer_choice import OptimizerChoice
 
+#: Orbits have one period where theirs differ by this part at most.
+_ONE_PERIOD = 1e-3
 #: Kinds of critical points, by whether the flow leaves them in no direction, in some, or in all; of
 #: a flow that is no gradient flow, attracting and repelling points are minima and maxima.
 _KINDS = ("minimum", "saddle", "maximum", "centre")
@@ -120,15 +123,15 @@ def portrait_record(
     given = given_ranges(window, w=w_range, e=e_range)
     model = model.with_axes(*given)
     plane = model.plane
-    held = plane.hold(fixed)
-    sides = {name: given.get(name, plane.window[name]) for name in (plane.x, plane.y)}
+    fixed_values = plane.hold(fixed)
+    bounds = {name: given.get(name, plane.window[name]) for name in (plane.x, plane.y)}
     places = None if starts is None else _starts_of_orbits(starts, plane, options)
     resolution = plane.resolution if resolution is None else resolution
     if not isinstance(resolution, Integral) or resolution < 1:
         raise InputError(f"resolution must be a whole number of at least 1, not {resolution!r}")
-    y = cell_centres(*sides[plane.y], resolution)
-    x = cell_centres(*sides[plane.x], resolution)
-    theta = plane.grid(x, y, held)
+    y = cell_centres(*bounds[plane.y], resolution)
+    x = cell_centres(*bounds[plane.x], resolution)
+    theta = plane.grid(x, y, fixed_values)
     ends = Ends(model)
     points = follow(model, theta.reshape(-1, theta.shape[-1]), options)
     flow = None
@@ -141,20 +144,20 @@ def portrait_record(
         record["flow_label"] = ((plane.y, plane.x), flow, flags(ends.names, flow.dtype))
     if optimizer is None:
         record, found = _with_flow(
-            record, plane, theta, sides, held, options, ends, places, boundary
+            record, plane, theta, bounds, fixed_values, options, ends, places, boundary
         )
     else:
         record, found = _with_flow_beside(
-            record, plane, theta, sides, held, options, ends, boundary
+            record, plane, theta, bounds, fixed_values, options, ends, boundary
         )
     settings: dict[str, object] = {
         "kind": "portrait",
         **model_attributes(model),
-        **held_attributes(held),
-        **{f"{name}_range": side for name, side in sides.items()},
+        **held_attributes(fixed_values),
+        **{f"{name}_range": side for name, side in bounds.items()},
         "resolution": resolution,
         **options.attributes(),
-        **ends.attributes(),
+        **_with_periods(ends.attributes(), record),
         **found,
         **_counts(record["label"], "cells"),
     }
@@ -165,8 +168,8 @@ def _with_flow(
     record: xr.Dataset,
     plane: Plane,
     theta: Tensor,
-    sides: Mapping[str, Window],
-    held: Mapping[str, float],
+    bounds: Mapping[str, Window],
+    fixed_values: Mapping[str, float],
     options: SolverOptions,
     ends: Ends,
     places: Tensor | None,
@@ -174,13 +177,13 @@ def _with_flow(
 ) -> tuple[xr.Dataset, dict[str, object]]:
     """The record with all that is known of the flow in the window, and its attributes."""
     model = plane.model
-    record = with_landscape(record, plane, sides, held)
-    counts = _compare(plane, record, held)
+    record = with_landscape(record, plane, bounds, fixed_values)
+    counts = _compare(plane, record, fixed_values)
     if boundary and not counts["oracle_cells"] and theta.shape[0] > 1:
-        label = _labels_at(plane, held, options, ends)
+        label = _labels_at(plane, fixed_values, options, ends)
         record = with_boundary(record, label, ahead=ahead_of(model), counted=options.counted,
                                halvings=halvings_of(model, len(theta)))  # fmt: skip
-    drift, unfinished = _add_orbits(record, plane, sides, held, options, places)
+    drift, unfinished = _add_orbits(record, plane, bounds, fixed_values, options, places)
     if len(model.coordinates) == 2:  # what is conserved is a function of the plane
         for i, name in enumerate(model.conserved_names):
             record[name] = ((plane.y, plane.x), model.conserved(theta)[..., i].numpy())
@@ -203,20 +206,22 @@ def _with_flow_beside(
     record: xr.Dataset,
     plane: Plane,
     theta: Tensor,
-    sides: Mapping[str, Window],
-    held: Mapping[str, float],
+    bounds: Mapping[str, Window],
+    fixed_values: Mapping[str, float],
     options: SolverOptions,
     ends: Ends,
     boundary: bool,
 ) -> tuple[xr.Dataset, dict[str, object]]:
     """The record of an optimizer with the flow's labels, their boundary, and the minima."""
     if boundary:
-        label, model = _labels_at(plane, held, SolverOptions(), ends), plane.model
+        label, model = _labels_at(plane, fixed_values, SolverOptions(), ends), plane.model
         record = with_boundary(
             record, label, halvings_of(model, len(theta)), "flow_label", ahead_of(model),
             options.counted,
         )  # fmt: skip
-    known = plane.curves(sides, {name: value for name, value in held.items() if name != "b"})
+    known = plane.curves(
+        bounds, {name: value for name, value in fixed_values.items() if name != "b"}
+    )
     minima = [curve for curve in known if curve.kind == "global minima"]
     record = in_plane(record, plane, minima)
     status, more = record["status"].to_numpy(), {}
@@ -228,6 +233,17 @@ def _with_flow_beside(
         "cells_diverged": int((status == Status.DIVERGED).sum()),
         **_counts(record["flow_label"], "cells_flow"),
     }
+
+
+def _with_periods(attributes: dict[str, object], record: xr.Dataset) -> dict[str, object]:
+    """The attributes of ends, with the periods of orbits of a flow that come back."""
+    names = json.loads(str(attributes.get("end_names", "{}")))
+    if "periodic" not in names or record.get("period", record["label"]).dtype.kind != "f":
+        return attributes
+    low, high = float(record["period"].min()), float(record["period"].max())
+    alike = high <= low * (1 + _ONE_PERIOD)
+    names["periodic"] += f", period {low:.4g}" if alike else f", periods {low:.3g} to {high:.3g}"
+    return {**attributes, "end_names": json.dumps(names, ensure_ascii=False)}
 
 
 def _counts(label: xr.DataArray, prefix: str) -> dict[str, int]:
@@ -252,24 +268,26 @@ def portrait_of_scan(scan: xr.Dataset) -> xr.Dataset:
     plane = model_of(scan.attrs).plane
     if {str(name) for name in scan["label"].dims} != {plane.x, plane.y}:
         raise InputError(f"curves are known of scans over {plane.y} and {plane.x} alone")
-    held = {str(name): float(v) for name, v in scan.coords.items() if not v.dims}
+    fixed_values = {str(name): float(v) for name, v in scan.coords.items() if not v.dims}
     record = scan.transpose(plane.y, plane.x, ...)
     edges = {name: _corners(scan[name].to_numpy())[[0, -1]] for name in (plane.x, plane.y)}
     window = {name: (float(low), float(high)) for name, (low, high) in edges.items()}
-    record = with_landscape(record, plane, window, held)
+    record = with_landscape(record, plane, window, fixed_values)
     counts = {
         f"cells_{name}": scan.attrs[f"points_{name}"] for name in map(str, scan["basin"].to_numpy())
     }
-    return record.assign_attrs(counts, **held_attributes(held), **_differences(plane, record))
+    return record.assign_attrs(
+        counts, **held_attributes(fixed_values), **_differences(plane, record)
+    )
 
 
 def _labels_at(
-    plane: Plane, held: Mapping[str, float], options: SolverOptions, ends: Ends
+    plane: Plane, fixed_values: Mapping[str, float], options: SolverOptions, ends: Ends
 ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """A function that gives the ends of starts at (y, x), each of shape (n,), by the flow."""
 
     def label(y: np.ndarray, x: np.ndarray) -> np.ndarray:
-        theta = plane.at(torch.from_numpy(x), torch.from_numpy(y), held)
+        theta = plane.at(torch.from_numpy(x), torch.from_numpy(y), fixed_values)
         return _codes(theta, replace(options, progress=None), ends)
 
     return label
@@ -279,7 +297,7 @@ def with_landscape(
     record: xr.Dataset,
     plane: Plane,
     window: Mapping[str, Window],
-    held: Mapping[str, float],
+    fixed_values: Mapping[str, float],
     points: int = CURVE_POINTS,
     arrows: int = ARROWS,
     quick: bool = False,
@@ -290,18 +308,18 @@ def with_landscape(
     where none is of critical points, isolated ones are sought unless ``quick``. There are
     ``arrows`` a side.
     """
-    curves = plane.curves(window, held, points, quick)
+    curves = plane.curves(window, fixed_values, points, quick)
     unknown = CRITICAL.isdisjoint(curve.kind for curve in curves) and not quick
-    if unknown and {*plane.model.coordinates} <= {*window, *held}:
+    if unknown and {*plane.model.coordinates} <= {*window, *fixed_values}:
         starts = min(
             [STARTS, *(record.sizes[name] for name in (plane.x, plane.y) if name in record)]
         )
-        curves += _critical_points(plane, window, held, starts)
+        curves += _critical_points(plane, window, fixed_values, starts)
     record = in_plane(record, plane, curves)
-    sides = {name: cell_centres(*window[name], arrows) for name in (plane.y, plane.x)}
-    unit = _directions(plane, plane.grid(sides[plane.x], sides[plane.y], held)).numpy()
+    bounds = {name: cell_centres(*window[name], arrows) for name in (plane.y, plane.x)}
+    unit = _directions(plane, plane.grid(bounds[plane.x], bounds[plane.y], fixed_values)).numpy()
     dims = (f"arrow_{plane.y}", f"arrow_{plane.x}")
-    record = record.assign_coords({f"arrow_{name}": values for name, values in sides.items()})
+    record = record.assign_coords({f"arrow_{name}": values for name, values in bounds.items()})
     record[f"direction_{plane.y}"] = (dims, unit[..., 0])
     record[f"direction_{plane.x}"] = (dims, unit[..., 1])
     return record
@@ -314,7 +332,7 @@ def in_plane(record: xr.Dataset, plane: Plane, curves: Sequence[Curve]) -> xr.Da
 
 
 def _critical_points(
-    plane: Plane, window: Mapping[str, Window], held: Mapping[str, float], starts: int
+    plane: Plane, window: Mapping[str, Window], fixed_values: Mapping[str, float], starts: int
 ) -> list[Curve]:
     """The isolated critical points in the window, at the held values, by kind.
 
@@ -322,7 +340,7 @@ def _critical_points(
     weights the search would take longer than the labels.
     """
     names = plane.model.coordinates
-    box = {**{name: (value, value) for name, value in held.items()}, **window}
+    box = {**{name: (value, value) for name, value in fixed_values.items()}, **window}
     low, high = torch.tensor([box[name] for name in names], dtype=torch.float64).T
     found, unstable = critical_points_in(plane.model, low, high, starts)
     kinds = (unstable > 0).long() + (unstable == len(names)) + 3 * (unstable < 0)
@@ -447,13 +465,13 @@ def _corners(centres: np.ndarray) -> np.ndarray:
     return np.concatenate([centres[:1] - half, between, centres[-1:] + half])
 
 
-def _compare(plane: Plane, record: xr.Dataset, held: Mapping[str, float]) -> dict[str, int]:
+def _compare(plane: Plane, record: xr.Dataset, fixed_values: Mapping[str, float]) -> dict[str, int]:
     """Number of labels that agree with the closed form, away from cells that a boundary cuts."""
     y, x = (record[name].to_numpy() for name in (plane.y, plane.x))
-    basin = plane.model.basin(plane.grid(x, y, held))
+    basin = plane.model.basin(plane.grid(x, y, fixed_values))
     if basin is None or min(len(x), len(y)) < 2:
         return {"oracle_cells": 0, "oracle_agree": 0, "oracle_wrong": 0, "oracle_cut": 0}
-    around = plane.model.basin(plane.grid(_corners(x), _corners(y), held))
+    around = plane.model.basin(plane.grid(_corners(x), _corners(y), fixed_values))
     assert around is not None
     inside, expected = around.numpy().astype(int), basin.numpy()
     corner_sum = sum(inside[i : len(y) + i, j : len(x) + j] for i in (0, 1) for j in (0, 1))
@@ -473,7 +491,7 @@ def _add_orbits(
     record: xr.Dataset,
     plane: Plane,
     window: Mapping[str, Window],
-    held: Mapping[str, float],
+    fixed_values: Mapping[str, float],
     options: SolverOptions,
     places: Tensor | None,
 ) -> tuple[float, int]:
@@ -486,7 +504,7 @@ def _add_orbits(
     if places is None:
         low, high = torch.tensor([window[plane.x], window[plane.y]], dtype=torch.float64).T
         places = low + torch.tensor(plane.orbits, dtype=torch.float64) * (high - low)
-    model, start = plane.model, plane.at(places[:, 0], places[:, 1], held)
+    model, start = plane.model, plane.at(places[:, 0], places[:, 1], fixed_values)
     path, _ = orbit_paths(model, start, options, options.counted("orbits", len(start)))
     for i, name in enumerate((plane.y, plane.x)):
         record[f"orbit_{name}"] = (("time", "orbit"), plane.project(path)[..., i].numpy())
@@ -554,5 +572,6 @@ def orbit_paths(
     limits = find_limits(model, start, options.rtol, options.atol, options.max_steps, progress)
     _, path = drawn_orbits(model, start, limits, options.rtol)
     arrived = path[-1].isfinite().all(dim=-1) & (limits.label != Label.UNRESOLVED)
-    last = torch.where(arrived[:, None], limits.theta, torch.nan)
+    last = torch.where(limits.period.isfinite()[:, None], path[-1], limits.theta)
+    last = torch.where(arrived[:, None], last, torch.nan)
     return torch.cat([path, last.unsqueeze(0)]), limits

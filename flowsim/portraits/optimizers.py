@@ -1,4 +1,4 @@
-"""Where the flow and several optimizers end from the same starts, in one record."""
+"""Ends of the flow and of several optimizers from the same starts, in one record."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def compare_optimizers(
     progress: Callable[[int], object] | None = None,
     stage: Stage | None = None,
 ) -> xr.Dataset:
-    """Where gradient flow, gd, momentum, Adam, AdamW and sign descent end from the same starts.
+    """Ends of gradient flow, gd, momentum, Adam, AdamW and sign descent from the same starts.
 
     Args:
         model: any model.

@@ -51,7 +51,7 @@ _NAMES = [
     (r"end_(\w+)", r"{} at the end of training"),
     (r"open_share", "share of the gap between unigram and bigram loss that is open at the end"),
     (r"on_plateau_at_end", "whether the loss ended within a tenth of the gap of the unigram's"),
-    (r"period", "steps after which a periodic run comes back; 0 of other runs"),
+    (r"period", "steps, or time, after which a periodic run comes back; 0 or NaN of others"),
     (r"largest", "the largest coordinate on the way, by size, in units of the metric's root"),
     (r"steps_taken", "steps until the run was decided"),
     (r"learned_step", "first look, in steps, from which on the start has learned for good"),

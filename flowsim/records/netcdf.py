@@ -26,14 +26,14 @@ _LEVEL = 1
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
 
 
-def flags(codes: Iterable[IntEnum] | Sequence[str], like: Any = np.int8) -> dict[str, object]:
+def flags(meanings: Iterable[IntEnum] | Sequence[str], like: Any = np.int8) -> dict[str, object]:
     """CF attributes that name the values of an integer variable: codes, or the names of 0, 1, …
 
     The values have the type of the variable, ``like``.
     """
     found = [
         (code.value, code.name.lower()) if isinstance(code, IntEnum) else (i, code)
-        for i, code in enumerate(codes)
+        for i, code in enumerate(meanings)
     ]
     return {
         "flag_values": np.array([value for value, _ in found], dtype=like),

@@ -1,4 +1,4 @@
-"""Which of the found coordinates belong to the architecture, and which to this data."""
+"""Coordinates that belong to the architecture, and those that belong to this data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RANK = 1e-8
 
 
 class Origin(NamedTuple):
-    """How far the architecture reduces a network from a start, and how far this data does.
+    """Numbers of coordinates from a start by the architecture, and by this data.
 
     Attributes:
         weights: how many there are.
@@ -30,7 +30,7 @@ class Origin(NamedTuple):
     weights: int
     architecture: int
     data: int
-    outside: int
+    beyond_draws: int
     draws: tuple[int, ...]
 
 
@@ -80,12 +80,12 @@ def origin_of_coordinates(
     bases = [reduce(draw(generator), weights).basis for _ in range(draws)]
     together = torch.cat(bases, 1)
     architecture = _rank(together)
-    outside = _rank(torch.cat([together, model.basis], 1)) - architecture
+    beyond_draws = _rank(torch.cat([together, model.basis], 1)) - architecture
     return Origin(
         len(model.basis),
         architecture,
         len(model.coordinates),
-        outside,
+        beyond_draws,
         tuple(basis.shape[1] for basis in bases),
     )
 

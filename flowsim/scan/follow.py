@@ -41,7 +41,7 @@ def follow(
 
         limits = reference_limits(model, theta, options.rtol, options.atol, options.progress)
     points = np.empty(len(theta), point_dtype(model, fraction))
-    for name in ("label", "status", "rule", "gradient_norm", "evaluations", *_of_kinks(model)):
+    for name in ("label", "status", "rule", "gradient_norm", "evaluations", *_of_some(model)):
         points[name] = getattr(limits, name).numpy()
     points["limit_loss"] = limits.loss.numpy()
     for i, name in enumerate(model.coordinates):
@@ -150,12 +150,14 @@ def point_dtype(model: Model, fraction: float | None) -> np.dtype:
     drifts = [(f"drift_{name}", "<f8") for name in model.conserved_names]
     codes = [(name, "i1") for name in ("label", "status", "rule")]
     numbers = [(name, "<f8") for name in floats] + [("evaluations", "<i4")]
-    return np.dtype([*codes, *numbers, *_of_kinks(model).items(), *drifts])
+    return np.dtype([*codes, *numbers, *_of_some(model).items(), *drifts])
 
 
-def _of_kinks(model: Model) -> dict[str, str]:
-    """Columns of ``Limits`` for kinks that an orbit met, with their types."""
-    return {"kinks": "<i4", "sliding_time": "<f8"} if model.kinked else {}
+def _of_some(model: Model) -> dict[str, str]:
+    """Columns of ``Limits`` for kinks that were met and for closed orbits, with their types."""
+    kinks = {"kinks": "<i4", "sliding_time": "<f8"} if model.kinked else {}
+    closed = {} if type(model).field is Model.field else {"period": "<f8"}
+    return {**kinks, **closed}
 
 
 def training_dtype(model: Model) -> np.dtype:

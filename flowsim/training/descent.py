@@ -202,7 +202,7 @@ def _advance(
 
 
 def _own_step(model: Model, rows: _Rows, root: Tensor) -> Tensor:
-    """Where the model's own step leads; its memory is changed."""
+    """Take the model's own step; its memory is changed in place."""
     theta = rows.y / root
     try:
         new, memory = model.step(theta, rows.memory)

@@ -112,9 +112,9 @@ class _Space:
         """The vector of these entries, (M, K)."""
         return (inside.unsqueeze(1) @ self.basis).squeeze(1)
 
-    def rest(self, inside: Tensor, outside: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def rest(self, inside: Tensor, off_space: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """D = F(u) − F(z) − J (u − z) as a pair, at u = z + the given pair."""
-        step = self.out(inside) if outside is None else self.out(inside) + outside
+        step = self.out(inside) if off_space is None else self.out(inside) + off_space
         linear = self.out(self.values * inside)
         linear = linear + (self.beyond * (self.last * inside).sum(1)).unsqueeze(1) * self.next
         off = self.flow(self.z + step) - self.f - linear
@@ -135,13 +135,13 @@ def _step(field: Field, root: Tensor, z: Tensor, f: Tensor, h: Tensor) -> tuple[
     straight = wide * one * space.start
     d3, off3 = space.rest(straight + wide * one * d2, wide * off2)
     taken = straight + wide * (three * (16 * d2 - 2 * d3) + four * (12 * d3 - 48 * d2))
-    outside = wide * (2 / 3 * off2 + off3 / 6)
+    off_space = wide * (2 / 3 * off2 + off3 / 6)
     error = wide * four * (12 * d3 - 48 * d2)
     off = wide * (off3 / 2 - 2 * off2)
     # what the next vector of the space would add
     missing = (space.last * two * space.start).sum(1).abs() * h.square() * space.beyond
     size = (error.square().sum(1) + off.square().sum(1)).sqrt()
-    return z + space.out(taken) + outside, size + missing
+    return z + space.out(taken) + off_space, size + missing
 
 
 def _krylov(flow: Flow, z: Tensor, f: Tensor) -> tuple[Tensor, Tensor, Tensor]:

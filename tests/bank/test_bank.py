@@ -103,7 +103,7 @@ def portrait_of(problem: Problem, every: bool) -> list[str]:
     for up in record[y].values:
         for across in record[x].values:
             place = {**problem.fixed, x: across, y: up}
-            theta.append([place[name] for name in problem.model.coordinates])
+            theta.append([place.get(name, 0.0) for name in problem.model.coordinates])
     right = problem.outcomes(problem.model, np.array(theta))
     codes = [int(code) for code in record.label.transpose(y, x).values.ravel()]
     scores = []

@@ -54,6 +54,6 @@ def test_a_terminal_without_a_width_is_answered_in_lines(monkeypatch):
     with os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr("sys.stderr", terminal)
         with progress(8, "cells") as meter:
-            meter.reach(4)
+            meter.update(4)
             time.sleep(0.3)
     assert b"4 of 8 cells" in os.read(ours, 10_000)

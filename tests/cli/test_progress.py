@@ -21,9 +21,9 @@ class Terminal(io.StringIO):
 def test_a_line_says_how_much_how_long_and_how_much_longer():
     meter = Meter(200, "runs")
     assert meter.line(3) == "0 of 200 runs, 3 s"
-    meter.reach(50, "loss 0.6")
+    meter.update(50, "loss 0.6")
     assert meter.line(30) == "50 of 200 runs, 30 s, about 90 s left; loss 0.6"
-    meter.reach(150)
+    meter.update(150)
     assert meter.line(600) == "150 of 200 runs, 10.0 min, about 3.3 min left; loss 0.6"
     meter.advance(50)
     assert meter.line(9000) == "200 of 200 runs, 2.5 h; loss 0.6"
@@ -33,7 +33,7 @@ def test_what_follows_has_its_own_time_left(monkeypatch):
     now = iter([100.0, 130.0])  # the meter begins, and after 30 s something else follows
     monkeypatch.setattr("flowsim.cli.output.time.monotonic", lambda: next(now))
     meter = Meter(64, "points")
-    meter.reach(64, "minima=64")
+    meter.update(64, "minima=64")
     count = meter.then("points checked", 16)
     assert meter.line(31) == "0 of 16 points checked, 31 s"
     count(4)
@@ -52,8 +52,8 @@ def test_every_stage_is_counted_to_its_end(tmp_path, monkeypatch, words):
     counted = {}
 
     class Seen(Meter):
-        def reach(self, done, note=None):
-            super().reach(done, note)
+        def update(self, done, note=None):
+            super().update(done, note)
             counted[self.unit] = self.done, self.total
 
     monkeypatch.setattr(shown, "Meter", Seen)
@@ -74,7 +74,7 @@ def test_labels_are_counted_by_name():
     meter.labels(np.array([1, 2, 1], np.int8), {1: "minima", 2: "trapped", 0: "unresolved"})
     meter.labels(np.array([1, 0], np.int8), {1: "minima", 2: "trapped", 0: "unresolved"})
     assert meter.done == 5
-    assert meter.note == "minima=3, trapped=1, unresolved=1"
+    assert meter.message == "minima=3, trapped=1, unresolved=1"
 
 
 def test_plain_lines_appear_without_a_terminal(monkeypatch):
@@ -100,9 +100,9 @@ def test_a_bar_appears_on_a_terminal(monkeypatch):
     monkeypatch.setattr("tqdm.std.tqdm.monitor_interval", 0)
     with progress(100, "cells") as meter:
         time.sleep(0.7)
-        meter.reach(50, "minima=7")
+        meter.update(50, "minima=7")
         time.sleep(0.2)
-        meter.reach(100)
+        meter.update(100)
     assert "/100" in terminal.getvalue() and "minima=7" in terminal.getvalue()
 
 

@@ -19,9 +19,9 @@ def pages():
 
 
 def test_the_tables_are_those_of_the_numbers():
-    for path, text in results_page.filled(pages()).items():
+    for path, text in results_page.pages_with_tables(pages()).items():
         assert path.read_text() == text, path.name
-    files = {path for path in results_page.filled(pages()) if path.suffix == ".csv"}
+    files = {path for path in results_page.pages_with_tables(pages()) if path.suffix == ".csv"}
     assert {*(FOLDER / "tables").iterdir()} == files
 
 
@@ -32,12 +32,12 @@ def test_a_changed_number_changes_its_page(tmp_path, monkeypatch):
     path.write_text(path.read_text().replace('"coordinates": 32', '"coordinates": 1'))
     before, page = pages(), FOLDER / "reduced.md"
     file = FOLDER / "tables" / "reduced_others.csv"
-    after = results_page.filled(before)
+    after = results_page.pages_with_tables(before)
     assert {path for path in after if path.read_text() != after[path]} == {page, file}
     changed = set(after[page].splitlines()) - set(before[page].splitlines())
     assert [line.split("|")[3].strip() for line in changed] == ["1"]
     path.unlink()
-    after = results_page.filled(before)
+    after = results_page.pages_with_tables(before)
     assert "Not measured yet: `make reduce_networks`" in after[page]
     assert after[file] == "not measured yet\n"
 
@@ -45,11 +45,11 @@ def test_a_changed_number_changes_its_page(tmp_path, monkeypatch):
 def test_a_table_has_at_most_one_place_and_the_figures_have_one():
     without = {path: text.replace("<!-- figures -->", "") for path, text in pages().items()}
     with pytest.raises(ValueError, match="0 places for 'figures'"):
-        results_page.filled(without)
+        results_page.pages_with_tables(without)
     twice = {path: text * 2 for path, text in pages().items()}
     twice[FOLDER / "index.md"] += "<!-- square -->\n<!-- end of square -->"
     with pytest.raises(ValueError, match="2 places for 'square'"):
-        results_page.filled(twice)
+        results_page.pages_with_tables(twice)
 
 
 def test_every_file_of_a_table_is_listed():

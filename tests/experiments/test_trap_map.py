@@ -56,7 +56,7 @@ def test_the_figure(made):
 @pytest.mark.parametrize("rank", [1, 2, 4])
 def test_draws_have_their_rank_and_scale(rank):
     script, generator = import_module("trap_map"), torch.Generator().manual_seed(0)
-    weights = script.drawn(Architecture(4, 16), "equal", 0.3, rank, 500, generator)
+    weights = script.random_weights(Architecture(4, 16), "equal", 0.3, rank, 500, generator)
     for name in ("0.up", "0.down"):
         assert (torch.linalg.matrix_rank(weights[name]) == rank).all()
         assert float(weights[name].square().mean().sqrt()) == pytest.approx(0.3, rel=0.02)

@@ -10,6 +10,7 @@ from scipy.integrate import solve_ivp
 import flowsim
 from flowsim import InputError, Label, Rule, Status
 from flowsim.flow.any_loss import RosenbrockSolver, any_paths, any_times
+from flowsim.flow.labelling import label_ends
 from flowsim.flow.near_saddles import displace
 from flowsim.flow.options import Limits, SolverOptions, Steps
 from flowsim.flow.orbits import limits_by
@@ -89,9 +90,8 @@ class Fold(Model):
 
 
 def limits_of(model, rows, rtol=1e-6, atol=1e-12, max_steps=3000):
-    return Limits.joined(
-        list(RosenbrockSolver(model).ends(rows, Steps(rtol, atol, max_steps))), rows.shape[:-1]
-    )
+    parts = RosenbrockSolver(model).ends(rows, Steps(rtol, atol, max_steps))
+    return Limits.joined([label_ends(model, part) for part in parts], rows.shape[:-1])
 
 
 def starts(model, n, size=2.0, seed=0):

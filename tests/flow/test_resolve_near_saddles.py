@@ -9,7 +9,6 @@ from flowsim import (
     BinaryChain,
     InductionModel,
     Label,
-    Limits,
     RankOneModel,
     Rule,
     Status,
@@ -17,6 +16,7 @@ from flowsim import (
 )
 from flowsim.flow import near_saddles
 from flowsim.flow import return_codes as codes
+from flowsim.flow.labelling import EndStates, in_doubt, label_ends
 from flowsim.flow.options import Steps
 from flowsim.flow.rows import engine
 from flowsim.flow.rows.engine import Followed
@@ -26,12 +26,14 @@ START = rows((1.0, -1.0, 0.5), (0.5, 0.4, -0.3), (0.8, 0.3, 0.2))
 G, B, U = Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM, Label.UNRESOLVED
 
 
-def limits_of(labels, evaluations):
-    label = torch.tensor([int(x) for x in labels], dtype=torch.int8)
-    zero = torch.zeros(len(label), dtype=torch.float64)
-    one = torch.ones_like(label)
-    spent = torch.full(label.shape, evaluations)
-    return Limits(torch.zeros(len(label), 3).double(), label, one, one, zero, zero, spent)
+def states_of(labels, near, evaluations):
+    reasons = {G: codes.MINIMA, B: codes.DRIFTS, U: codes.GOING}
+    why = torch.tensor([reasons[x] for x in labels])
+    zero = torch.zeros(len(why), dtype=torch.float64)
+    status, spent = torch.ones_like(why, dtype=torch.int8), torch.full(why.shape, evaluations)
+    theta = torch.zeros(len(why), 3).double()
+    near = torch.where(torch.tensor(near), codes.NEAR, codes.FAR)
+    return EndStates.of(theta, why, status, zero, zero, spent, near)
 
 
 class Script:
@@ -40,10 +42,9 @@ class Script:
     def __init__(self, *answers):
         self.answers, self.asked = list(answers), []
 
-    def __call__(self, start, steps, before):
-        labels, near, evaluations = self.answers.pop(0)
-        self.asked.append((start, *steps[:2], before))
-        return limits_of(labels, evaluations), torch.tensor(near)
+    def __call__(self, start, steps):
+        self.asked.append((start, *steps[:2]))
+        return states_of(*self.answers.pop(0))
 
 
 def decided(*answers, rtol=1e-8, atol=1e-10, finer=0.1):
@@ -51,7 +52,7 @@ def decided(*answers, rtol=1e-8, atol=1e-10, finer=0.1):
     steps = Steps(rtol, atol, 1000)
     found = near_saddles.resolve_near_saddles(script, MODEL, START, steps, steps.finer(finer))
     assert not script.answers
-    return found, script.asked
+    return label_ends(MODEL, found), script.asked
 
 
 def test_rows_without_doubt_are_followed_once():
@@ -70,7 +71,6 @@ def test_a_doubtful_row_has_the_label_of_the_finer_orbit(rtol, atol, finer, agai
         rtol=rtol, atol=atol, finer=finer,
     )  # fmt: skip
     assert found.label.tolist() == [G, G, G] and found.evaluations.tolist() == [10, 40, 10]
-    assert asked[0][3] is None and asked[1][3].tolist() == [B]  # the label of before
     assert torch.equal(asked[1][0], START[1:2])
     assert asked[1][1:3] == pytest.approx(again, rel=1e-12)
 
@@ -89,10 +89,11 @@ def test_no_displaced_start_may_end_elsewhere_and_half_must_be_decided(others, k
     # of both doubtful rows the second is near again; its six neighbours follow
     found, asked = decided(first, ([G, B], [False, True], 30), (others, [True] * 6, 5))
     assert found.label.tolist() == [G, B if kept else U, G]
-    assert found.rule.tolist() == [1, Rule.SHADOWS if kept else Rule.NONE, 1]
+    reached = Rule.REACHED_MINIMA
+    assert found.rule.tolist() == [reached, Rule.SHADOWS if kept else Rule.NONE, reached]
     assert found.evaluations.tolist() == [40, 70, 10]
-    displaced, *tolerances, before = asked[2]
-    assert before is None and tolerances == list(asked[1][1:3]) and displaced.shape == (6, 3)
+    displaced, *tolerances = asked[2]
+    assert tolerances == list(asked[1][1:3]) and displaced.shape == (6, 3)
 
 
 def test_displaced_starts_lie_on_both_sides_of_every_coordinate():
@@ -127,9 +128,12 @@ def followed(model, why, slowest=1.0, passed=1.0, near=(1.0, 1.0), attempts=1):
     )  # fmt: skip
 
 
-def once(follow, model, part, steps, again):
-    """In the place of ``resolve_near_saddles``: what is found, and what is in near_saddles."""
-    return follow(part, steps, None)
+def once(model, start, monkeypatch, found):
+    """The limits of rows that are followed once, and which of them are in doubt."""
+    monkeypatch.setattr(engine, "follow_rows", lambda *given: found)
+    states = engine.SwitchingSolver(model, model.flow()).follow(start, Steps(1e-8, 1e-10, 100))
+    limits = label_ends(model, states)
+    return limits, in_doubt(states, limits.label, None)
 
 
 def test_decided_rows_that_passed_a_saddle_slowly_are_in_doubt(monkeypatch):
@@ -144,12 +148,8 @@ def test_decided_rows_that_passed_a_saddle_slowly_are_in_doubt(monkeypatch):
     ]  # fmt: skip
     why, slowest, passed, expected = zip(*cases, strict=True)
     found = followed(MODEL, why, slowest, passed)
-    monkeypatch.setattr(engine, "follow_rows", lambda *given: found)
-    monkeypatch.setattr(engine, "resolve_near_saddles", once)
     start = torch.tensor([[0.0, -0.5, 0.2]]).double().expand(len(cases), 3).clone()
-    ((limits, doubtful),) = engine.SwitchingSolver(MODEL, MODEL.flow()).ends(
-        start, Steps(1e-8, 1e-10, 100)
-    )
+    limits, doubtful = once(MODEL, start, monkeypatch, found)
     assert doubtful.tolist() == list(expected)
     statuses = [Status.CONVERGED] * 4 + [Status.TIMED_OUT, Status.CONVERGED]
     assert limits.status.tolist() == statuses and limits.evaluations.tolist() == [10] * 6
@@ -163,12 +163,8 @@ def test_with_attention_rank_one_rows_are_in_doubt_where_they_passed_more_slowly
     limit = 1e-4 * model.levels().speed
     passed = [0.9 * limit, 1.1 * limit, 0.9 * limit]
     found = followed(model, [codes.MINIMA, codes.MINIMA, codes.OUT_OF_STEPS], 0.0, passed)
-    monkeypatch.setattr(engine, "follow_rows", lambda *given: found)
-    monkeypatch.setattr(engine, "resolve_near_saddles", once)
     start = torch.ones(3, len(model.coordinates), dtype=torch.float64)
-    ((_, doubtful),) = engine.SwitchingSolver(model, model.flow()).ends(
-        start, Steps(1e-8, 1e-10, 100)
-    )
+    _, doubtful = once(model, start, monkeypatch, found)
     assert doubtful.tolist() == [True, False, False]
 
 
@@ -183,12 +179,8 @@ def test_rows_of_the_induction_model_are_in_doubt_in_parts_of_their_drop(monkeyp
         passed,
         passed,
     )
-    monkeypatch.setattr(engine, "follow_rows", lambda *given: found)
-    monkeypatch.setattr(engine, "resolve_near_saddles", once)
     start = torch.ones(3, 2).double()
-    ((limits, doubtful),) = engine.SwitchingSolver(model, model.flow()).ends(
-        start, Steps(1e-8, 1e-10, 100)
-    )
+    limits, doubtful = once(model, start, monkeypatch, found)
     assert doubtful.tolist() == [True, False, False]
     best = G if landscape.best == 1 else B
     assert limits.label.tolist() == [best, best, U]
@@ -218,7 +210,8 @@ def test_rows_that_pass_a_kinked_saddle_narrowly_are_followed_more_finely(monkey
     monkeypatch.setattr(engine, "follow_rows", follow)
     count = len(model.coordinates)
     start = torch.arange(1.0, 7.0, dtype=torch.float64)[:, None].expand(6, count)
-    (found,) = engine.SwitchingSolver(model, model.flow()).ends(start, Steps(1e-8, 1e-10, 100))
+    (states,) = engine.SwitchingSolver(model, model.flow()).ends(start, Steps(1e-8, 1e-10, 100))
+    found = label_ends(model, states)
     assert found.kinks.tolist() == [2] * 6 and found.sliding_time.tolist() == [0.5] * 6
     if not tied:  # whose bad minima are saddles
         assert len(asked) == 1 and found.label.tolist() == [G, G, B, U, B, G]

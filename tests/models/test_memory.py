@@ -112,15 +112,22 @@ def test_descent_of_all_weights_is_descent_of_four_numbers():
                                              (0.9, 0.15, 3)])  # fmt: skip
 def test_two_hundred_lifted_layers_train_as_four_numbers_do(p, flip, states):
     found, steps = MemoryModel(p, flip, states, 3, 2, "positive"), 300
-    theta = torch.from_numpy(np.random.default_rng(0).normal(0, 0.8, (200, 4)))
+    theta = torch.from_numpy(np.random.default_rng(0).uniform(-1.2, 1.2, (200, 4)))
     arch = Architecture(states, 3, hidden=2 * states, states=states, output="states",
                         attention="ssm", decay="positive")  # fmt: skip
-    settings = RunSettings(arch, Recipe("gd", steps=steps, learning_rate=0.1), data=found.process,
+    settings = RunSettings(arch, Recipe("gd", steps=steps, learning_rate=0.05), data=found.process,
                            seeds=tuple(range(200)), init="given")  # fmt: skip
     record, _ = train(settings, initial=lift_states(theta, arch))
     for _ in range(steps):
-        theta = theta - 0.1 * found.gradient(theta) / torch.tensor(found.metric)
+        theta = theta - 0.05 * found.gradient(theta) / torch.tensor(found.metric)
     assert np.abs(record.loss[-1].values - found.loss(theta).numpy()).max() < 1e-9
+
+
+def test_twelve_positions_without_memory_are_those_of_two():
+    theta = torch.tensor([[0.7, 0.4, 0.0, 0.3], [0.6, -0.9, 0.0, -0.2]], dtype=torch.float64)
+    long, short = (MemoryModel(0.9, length=n) for n in (12, 2))
+    assert (long.loss(theta) - short.loss(theta)).abs().max() < 1e-13
+    assert long.bayes == pytest.approx(np.mean(long.process.ngram_losses(13)[1:]), abs=1e-13)
 
 
 def test_flips_and_mess3_are_its_sources():
@@ -164,7 +171,7 @@ def test_where_orbits_end_on_both_sides_and_with_both_memories():
 @pytest.mark.parametrize("given, said", [
     ({"decay": "odd"}, "decay must be one of signed, positive"),
     ({"length": 0}, "length must be"),
-    ({"length": 18}, "take a smaller length"),
+    ({"length": 19}, "take a smaller length"),
     ({"flip": 1.0}, "flip must be"),
     ({"hidden_per_state": 0}, "hidden_per_state must be"),
 ])  # fmt: skip

@@ -7,7 +7,7 @@ import cloudpickle
 import numpy as np
 import pytest
 import torch
-from networks import NETWORKS, deep, drawn, induction_head, number, population, two_layers
+from networks import NETWORKS, deep, induction_head, normal, number, population, two_layers
 from torch import nn
 
 import flowsim
@@ -59,7 +59,7 @@ def test_the_rank_one_manifold_is_found(tied, attention):
         ours = {"e": "embedding", "w1": "up", "w2": "down", "o": "out", "v": "value", "b": "bias"}
         ours |= {"c": "unembedding"} | {f"rho{n}": f"positions_{n}" for n in range(1, 5)}
         column = [known.index(ours[name]) for name in theirs.coordinates]
-        theta, moved = drawn(5, len(known)), torch.empty(5, len(known), dtype=torch.float64)
+        theta, moved = normal(5, len(known)), torch.empty(5, len(known), dtype=torch.float64)
         moved[:, column] = theta * number([2.0 if name in ("w1", "w2") else 1.0
                                            for name in theirs.coordinates])  # fmt: skip
         np.testing.assert_allclose(model.loss(moved), theirs.loss(theta), rtol=1e-12)
@@ -116,7 +116,7 @@ def test_pairs_in_context_from_zero_weights_have_the_published_count():
 
 
 def test_equal_units_are_one():
-    x, y = drawn(20, 2), drawn(20, seed=1)
+    x, y = normal(20, 2), normal(20, seed=1)
     row = number([0.5, -0.3])
     start = {"first": row.repeat(6, 1), "second": torch.full((6,), 0.4, dtype=torch.float64)}
     model = flowsim.reduce(two_layers(x, y), start)
@@ -125,7 +125,7 @@ def test_equal_units_are_one():
 
 def test_a_recurrent_network_of_rank_one_has_three():
     """h ← A h + x b, the answer is c h: from A = a u uᵀ, b = b u, c = c u they stay such."""
-    x, y = drawn(12, 4), drawn(12, seed=1)
+    x, y = normal(12, 4), normal(12, seed=1)
 
     def loss(weights):
         hidden = torch.zeros(12, 5, dtype=torch.float64)
@@ -133,7 +133,7 @@ def test_a_recurrent_network_of_rank_one_has_three():
             hidden = hidden @ weights["again"].T + now[:, None] * weights["into"]
         return ((hidden @ weights["from"] - y) ** 2).mean()
 
-    u = drawn(5, seed=2).abs()
+    u = normal(5, seed=2).abs()
     start = {"again": 0.3 * torch.outer(u, u), "into": 0.2 * u, "from": 0.4 * u}
     model = flowsim.reduce(loss, start)
     assert model.coordinates == ("again", "into", "from") and model.exactness.off_span < 1e-12
@@ -149,7 +149,7 @@ def test_a_convolution_on_a_ring_is_counted_by_its_symmetries(mirrored, kernel):
 
     Of five weights of the kernel three are left where signals come with their mirror images.
     """
-    signals = torch.stack([drawn(7, seed=seed).roll(turn) for seed in (1, 2) for turn in range(7)])
+    signals = torch.stack([normal(7, seed=seed).roll(turn) for seed in (1, 2) for turn in range(7)])
     answers = number([0.5, -1.0]).repeat_interleave(7)
     if mirrored:
         signals, answers = torch.cat([signals, signals.flip(1)]), answers.repeat(2)
@@ -168,7 +168,7 @@ def test_a_convolution_on_a_ring_is_counted_by_its_symmetries(mirrored, kernel):
 
 
 def test_opposite_units_are_two():
-    x, y = drawn(20, 2), drawn(20, seed=1)
+    x, y = normal(20, 2), normal(20, seed=1)
     row = number([0.5, -0.3])
     start = {"first": torch.stack([row, -row] * 3), "second": number([0.4, -0.4] * 3)}
     model = flowsim.reduce(two_layers(x, y), start)
@@ -176,7 +176,7 @@ def test_opposite_units_are_two():
 
 
 def test_a_deep_linear_network_that_is_aligned_has_one_coordinate():
-    target = drawn(5, 5, seed=5)
+    target = normal(5, 5, seed=5)
     u, _, v = torch.linalg.svd(target)
     inner = torch.outer(v[0], v[0])
     start = {"a": 0.2 * inner, "b": 0.2 * inner, "c": 0.2 * torch.outer(u[:, 0], v[0])}
@@ -187,8 +187,8 @@ def test_a_deep_linear_network_that_is_aligned_has_one_coordinate():
 
 
 def test_a_random_start_says_why_not():
-    target = drawn(5, 5, seed=5)
-    start = {name: 0.2 * drawn(5, 5, seed=i) for i, name in enumerate("abc")}
+    target = normal(5, 5, seed=5)
+    start = {name: 0.2 * normal(5, 5, seed=i) for i, name in enumerate("abc")}
     with pytest.raises(InputError, match=r"more than 20 of 75 dimensions; .* at 1, .* at \d+"):
         flowsim.reduce(deep(target), start, most=20)
 
@@ -207,7 +207,7 @@ class Small(nn.Module):
 
 @pytest.mark.parametrize("takes", ["module", "nothing"])
 def test_a_module_and_its_closure(takes):
-    x, y, net = drawn(20, 2), drawn(20, seed=1), Small()
+    x, y, net = normal(20, 2), normal(20, seed=1), Small()
     loss = {
         "module": lambda m: ((m(x) - y) ** 2).mean(),
         "nothing": lambda: ((net(x) - y) ** 2).mean(),
@@ -216,7 +216,7 @@ def test_a_module_and_its_closure(takes):
     assert model.coordinates == ("first_weight_1", "first_weight_2", "second_weight")
     assert net.first.weight.dtype == torch.float32
     again = pickle.loads(cloudpickle.dumps(model))
-    theta = drawn(3, 3)
+    theta = normal(3, 3)
     assert torch.equal(again.loss(theta), model.loss(theta))
     net.first.weight.requires_grad_(False)
     assert flowsim.reduce(loss, net).coordinates == ("second_weight",)
@@ -228,7 +228,7 @@ def test_a_tensor():
 
 
 def refused():
-    x, y = drawn(20, 2), drawn(20, seed=1)
+    x, y = normal(20, 2), normal(20, seed=1)
     generator = torch.Generator().manual_seed(0)
     ones = torch.ones(4, dtype=torch.float64)
     zero = {"first": torch.zeros(6, 2), "second": torch.ones(6)}
@@ -303,9 +303,9 @@ def test_other_late_switches_are_found(switch):
 @pytest.mark.parametrize("broken", [10.0**-n for n in range(9, 16)])
 def test_a_symmetry_broken_near_rounding_is_seen_or_refused(broken, seed):
     """Equal units have three coordinates, two kinds of units six; mixtures have none."""
-    x, y = drawn(20, 2), drawn(20, seed=1)
+    x, y = normal(20, 2), normal(20, seed=1)
     start = {"first": number([0.5, -0.3]).repeat(6, 1), "second": torch.full((6,), 0.4).double()}
-    start["first"] += broken * drawn(6, 2, seed=seed) * (torch.arange(6) == seed)[:, None]
+    start["first"] += broken * normal(6, 2, seed=seed) * (torch.arange(6) == seed)[:, None]
 
     def loss(w):
         return ((torch.tanh(x @ w["first"].T) @ w["second"] - y) ** 2).mean()
@@ -397,7 +397,7 @@ def test_its_portrait_and_boundary(tmp_path):
 def test_all_columns_of_the_curvature_come_from_one_gradient(name):
     losses, start = NETWORKS[name]()
     model = flowsim.reduce(losses[0], start, steps=1)
-    theta = drawn(5, len(model.coordinates), seed=3)
+    theta = normal(5, len(model.coordinates), seed=3)
     one_by_one = flowsim.Model.hessian(model, theta)
     np.testing.assert_allclose(model.hessian(theta), one_by_one, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(model.hessian(theta[0]), one_by_one[0], rtol=1e-12, atol=1e-13)

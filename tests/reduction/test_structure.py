@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from networks import drawn, number, population, regression
+from networks import normal, number, population, regression
 from reduction.test_reduce import ALPHA, lifted
 
 import flowsim
@@ -18,13 +18,13 @@ def on_axis(axes, which, sizes=(0.3, 0.5, 0.2)):
 
 
 def test_linear_attention_in_context_comes_out():
-    axes, spectrum = torch.linalg.qr(drawn(4, 4, seed=3))[0], number([2.0, 1.0, 0.7, 0.4])
+    axes, spectrum = torch.linalg.qr(normal(4, 4, seed=3))[0], number([2.0, 1.0, 0.7, 0.4])
     models = [
         flowsim.reduce(regression(s, axes=axes), on_axis(axes, 1), steps=20)
         for s in (spectrum, number([1.5, 0.6, 0.3, 0.2]))
     ]
     assert models[0].coordinates == ("v", "key", "query")
-    theta = drawn(6, 3)
+    theta = normal(6, 3)
     p, trace, law = theta.prod(1), 4.1, 1.0
     known = trace / 2 - law**2 * p + law**2 * p**2 / 2 * (law * (1 + 1 / 16) + trace / 16)
     np.testing.assert_allclose(models[0].loss(theta), known, rtol=1e-11)

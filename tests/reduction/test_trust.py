@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from networks import NETWORKS, drawn, number, two_layers
+from networks import NETWORKS, normal, number, two_layers
 
 import flowsim
 from flowsim import InputError
@@ -69,7 +69,7 @@ def relu_network():
 def plain_descent(model, starts, noise, runs, until, rate, seed=0):
     """Losses of all weights after steps of one length, from the starts of ``agreement``."""
     theta = (starts @ model.basis.T).repeat_interleave(runs, 0)
-    theta = theta + noise * drawn(*theta.shape, seed=seed)
+    theta = theta + noise * normal(*theta.shape, seed=seed)
     for _ in range(round(until / rate)):
         theta = theta - rate * model.network.gradients(theta)
     return model.network.rows(theta).detach().reshape(-1, runs)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from flowsim.cli import options
 from flowsim.cli.groups import OneChain
-from flowsim.cli.options import CHAIN, MAX_STATES, number, option, shown
+from flowsim.cli.options import CHAIN, MAX_STATES, number, option, quoted
 from flowsim.cli.output import echo, require_file
 from flowsim.cli.printer import Summary, as_text
 from flowsim.errors import InputError
@@ -117,7 +117,7 @@ def read_kernel(path: Path) -> list[list[float]]:
                 if len(rows) >= MAX_STATES or len(values) > MAX_STATES:
                     raise InputError(f"{str(path)!r} has more than {MAX_STATES} states")
                 if any(map(math.isnan, values)):
-                    raise InputError(f"line {place} of {str(path)!r} is {shown(line)}, "
+                    raise InputError(f"line {place} of {str(path)!r} is {quoted(line)}, "
                                      "not numbers with commas between them")  # fmt: skip
                 rows += [values] if values else []
     except UnicodeDecodeError:
@@ -155,7 +155,7 @@ def prior_of(text: str, states: int | None, order: int | None) -> Prior:
     if not spelled or (len(names) == 1 and given not in ([], [1.0])):
         raise InputError(
             "--prior is NAME, or NAME:WEIGHT,NAME:WEIGHT with a weight for every name, not "
-            f"{shown(text)}"
+            f"{quoted(text)}"
         )
     parts = [_part(name, states, order) for name in names]
     for found in parts:
@@ -171,7 +171,7 @@ def _part(name: str, states: int | None, order: int | None) -> Prior:
         if not Path(name).suffix:
             raise InputError(
                 "--prior knows dirichlet, doubly-stochastic and files of kernels, not "
-                f"{shown(name)}"
+                f"{quoted(name)}"
             )
         return FinitePrior([chain_of_order(read_kernel(Path(name)), order or 1)])
     if states is None:
@@ -223,7 +223,7 @@ def _process_words(text: str) -> tuple[str, dict[str, float]]:
         numbers[key.strip()] = number(value)
         if math.isnan(numbers[key.strip()]):
             raise InputError(
-                f"--process is NAME or NAME:NUMBER=VALUE,NUMBER=VALUE, not {shown(text)}"
+                f"--process is NAME or NAME:NUMBER=VALUE,NUMBER=VALUE, not {quoted(text)}"
             )
     return name.strip(), numbers
 

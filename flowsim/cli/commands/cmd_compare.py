@@ -237,7 +237,7 @@ def _train(given: Compare, settings: Comparison, points: Tensor, checkpoint: Pat
 
         def show(done: int, total: int, text: str) -> None:
             meter.total = total  # of mirrored starts only one is trained
-            meter.reach(done, text)
+            meter.update(done, text)
 
         record = run(
             settings, points, checkpoint, given.resume, given.overwrite, show, given.jobs,

@@ -271,7 +271,7 @@ def _run(given: Train, settings: RunSettings) -> xr.Dataset:
     with progress(given.steps, "steps", given.quiet) as meter:
 
         def show(step: int, loss: Tensor) -> None:
-            meter.reach(step, f"loss {float(loss.median()):.4f} {between}")
+            meter.update(step, f"loss {float(loss.median()):.4f} {between}")
 
         record, _ = run(settings, checkpoint, given.resume, given.overwrite, progress=show)
     record.attrs = provenance({"kind": "training", **record.attrs})

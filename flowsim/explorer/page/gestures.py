@@ -199,13 +199,13 @@ class Gestures:
 
     def _ranges_moved(self, event: events.RangesUpdate) -> None:
         """A zoom by box or wheel has ended."""
-        sides = (event.x0, event.x1, event.y0, event.y1)
-        if all(isinstance(side, (int, float)) and math.isfinite(side) for side in sides):
-            self._zoom_within([float(side) for side in sides])
+        bounds = (event.x0, event.x1, event.y0, event.y1)
+        if all(isinstance(side, (int, float)) and math.isfinite(side) for side in bounds):
+            self._zoom_within([float(side) for side in bounds])
 
-    def _zoom_within(self, sides: list[float]) -> None:
+    def _zoom_within(self, bounds: list[float]) -> None:
         """A window as far as bounds allow, its sides rounded so that links stay short."""
-        x_low, x_high, y_low, y_high = (min(max(side, -FARTHEST), FARTHEST) for side in sides)
+        x_low, x_high, y_low, y_high = (min(max(side, -FARTHEST), FARTHEST) for side in bounds)
         least = min(x_high - x_low, y_high - y_low)
         digits = 3 - math.floor(math.log10(least)) if least > 0 else 12  # a thousandth of it
         window = Window(*(round(side, digits) for side in (x_low, x_high, y_low, y_high)))

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from flowsim.compiled import specialise
+from flowsim.flow import return_codes
 from flowsim.flow.gap import hooks, loops, timed
+from flowsim.flow.labelling import EndStates
 from flowsim.flow.options import Limits, Steps
 from flowsim.interface import LogitGapSystem, Model
-from flowsim.labels import Label, Rule
-from flowsim.landscape.critical import classify_critical
+from flowsim.labels import Label
 
 #: Rows between two reports of progress.
 PART = 65_536
@@ -44,8 +45,8 @@ class LogitGapSolver:
         self.model, self.system, self.defaults = model, system, system
         self.engine = engine_of(system)
 
-    def ends(self, start: Tensor, steps: Steps) -> Iterator[Limits]:
-        """The ends of starts (n, k), part by part."""
+    def ends(self, start: Tensor, steps: Steps) -> Iterator[EndStates]:
+        """The end states of starts (n, k), part by part."""
         model, system = self.model, self.system
         units = 1.0 - np.array(model.keeps_sign, float)
         scale = np.array(system.scale or 1.0)
@@ -54,20 +55,21 @@ class LogitGapSolver:
             n, theta = len(rows), np.empty_like(rows)
             codes, values = np.zeros((3, n), np.int8), np.empty((2, n))
             spent = np.empty(n, np.int64)
-            self.engine.find_ends(
-                system.params, int(system.trap), units, rows, steps, theta, codes, values, spent
-            )
-            label, status, rule = codes
-            still = np.flatnonzero(rule == Rule.CRITICAL_START)
+            self.engine.find_ends(system.params, units, rows, steps, theta, codes, values, spent)
+            why, status, neighbours = codes
+            if not system.plane_attracts:
+                why[why == return_codes.TRAPPED] = return_codes.AT_SADDLES
+            still = (why == return_codes.CRITICAL) | (why == return_codes.ON_MINIMA)
             theta /= scale
             theta[still] = _rows(part)[still]
-            level = still[label[still] == Label.UNRESOLVED]  # the others are on the minima
-            if len(level):
-                label[level] = classify_critical(model, torch.from_numpy(theta[level])).numpy()
             if system.scale:
                 values[1] = model.gradient(torch.from_numpy(theta)).norm(dim=1).numpy()
-            found = theta, label, status, rule, *values, spent
-            yield Limits(*(torch.from_numpy(column).to(part.device) for column in found))
+            found = [
+                torch.from_numpy(x).to(part.device) for x in (theta, why, status, *values, spent)
+            ]
+            states = EndStates.of(*found)
+            states.neighbours = torch.from_numpy(neighbours).to(part.device)
+            yield states
 
     def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
         """θ (T, n, k) at the times (T, n), from ``start`` at times[0]; NaN if not known."""

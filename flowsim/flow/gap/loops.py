@@ -1,4 +1,4 @@
-"""The loops of the gap engine: the step, one orbit, its end, and the label of that end.
+"""The loops of the gap engine: the step, one orbit, its end, and why it ended there.
 
 Steps are those of Dormand and Prince of order 8(5,3), as sums over the slopes of their stages: each
 ``stage``, ``error5`` and ``error3`` is one row of the tableau without its zeros. Source: Hairer,
@@ -16,6 +16,7 @@ import numpy as np
 from scipy.integrate import DOP853
 
 from flowsim.compiled import compiled, template
+from flowsim.flow import return_codes
 from flowsim.flow.gap.hooks import (
     LossParameters,
     Point,
@@ -35,7 +36,7 @@ from flowsim.flow.gap.hooks import (
     turns_back,
 )
 from flowsim.flow.options import Steps
-from flowsim.labels import Label, Rule, Status
+from flowsim.labels import Rule, Status
 
 #: The slopes at stages 5 to 11, all that the end of a step and its errors need beside the first.
 Stages = tuple[Point, Point, Point, Point, Point, Point, Point]
@@ -59,10 +60,9 @@ _CAREFUL_RTOL, _CAREFUL_ATOL, _DISPLACED = 1e-13, 1e-14, 1e-11
 DIVIDED, STILL, NOT_FINITE = 4, 5, 6
 
 NONE, BESIDE = int(Rule.NONE), int(Rule.SHADOWS)
-CRITICAL, RESTED = int(Rule.CRITICAL_START), int(Rule.CAME_TO_REST)
+CRITICAL = int(Rule.CRITICAL_START)
 TRAPPED, REACHED = int(Rule.TRAPPED_BY_PLANE), int(Rule.REACHED_MINIMA)
-_UNRESOLVED, _GLOBAL = int(Label.UNRESOLVED), int(Label.GLOBAL_MINIMUM)
-_LOCAL = int(Label.LOCAL_MINIMUM)
+_ON_MINIMA, _AGREE, _DIFFER = return_codes.ON_MINIMA, return_codes.AGREE, return_codes.DIFFER
 _CONVERGED, _TIMED_OUT, _FAILED = int(Status.CONVERGED), int(Status.TIMED_OUT), int(Status.FAILED)
 
 _END = (0, *range(5, 12))
@@ -348,7 +348,6 @@ def store(theta: Point, row: np.ndarray) -> None:
 @template
 def find_ends(
     params: LossParameters,
-    trap: int,
     units: np.ndarray,
     starts: np.ndarray,
     allowed: Steps,
@@ -361,13 +360,11 @@ def find_ends(
 
     Args:
         law: the model's data.
-        trap: the label of ends in the plane, where Δ* ≠ 0.
         units: what a displacement of each coordinate is relative to at least, shape (k,).
         starts: shape (n, k).
         allowed: to the steps of an orbit.
         theta: to be filled with the end points, shape (n, k).
-        codes: to be filled with label, status and rule, shape (3, n); the label of a start where
-            ∇Δ = 0 stays there.
+        codes: to be filled with why the row ended, its status and what neighbours said, (3, n).
         values: to be filled with loss and ‖∇L‖ at the end, shape (2, n).
         evaluations: to be filled with the evaluations of the field, shape (n,).
     """
@@ -379,18 +376,20 @@ def find_ends(
         if end != STILL and end != NOT_FINITE:
             last = theta_of(far, sign, *p, start[0], start[1])
         store(last, theta[n])
+        why = NONE
         if end == AT_MINIMA:
-            codes[0, n] = _GLOBAL
+            why = _ON_MINIMA if rule == CRITICAL else REACHED
         elif end == AT_PLANE:
-            codes[0, n] = trap if target != 0.0 else _GLOBAL
-        elif end != STILL:
-            codes[0, n] = _UNRESOLVED
+            why = TRAPPED
+        elif end == STILL:
+            why = CRITICAL
+        codes[0, n] = why
         codes[1, n] = _CONVERGED
         if end == OUT_OF_STEPS:
             codes[1, n] = _TIMED_OUT
         elif end in (LOST, NOT_FINITE):
             codes[1, n] = _FAILED
-        codes[2, n] = RESTED if rule == TRAPPED and trap != _LOCAL else rule
+        codes[2, n] = _AGREE if rule == BESIDE else _DIFFER if end == DIVIDED else 0
         here = gap(far, sign, *p)
         values[0, n] = loss(params, here)
         values[1, n] = abs(slope(params, here - target)) * math.sqrt(steepness(far, sign, *p))

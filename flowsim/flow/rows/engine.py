@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +13,7 @@ from torch import Tensor
 from flowsim.compiled import specialise
 from flowsim.flow import return_codes
 from flowsim.flow.batch import times_to_fraction
+from flowsim.flow.labelling import EndStates
 from flowsim.flow.near_saddles import resolve_near_saddles
 from flowsim.flow.options import Limits, Steps
 from flowsim.flow.rows import hooks, loop
@@ -21,8 +21,8 @@ from flowsim.flow.rows.loop import ATTEMPTS, KINKS, TrajectoryBuffers
 from flowsim.flow.rows.workspace import allocate_workspace
 from flowsim.flow.tableau import STAGES
 from flowsim.interface import CompiledModel, Levels, Model
-from flowsim.labels import Label, Rule, Status
-from flowsim.landscape.critical import classify_critical, curvatures
+from flowsim.labels import Status
+from flowsim.landscape.critical import curvatures
 
 #: log|θᵢ| of a coordinate that is smaller still.
 _SMALLEST = -700.0
@@ -40,6 +40,7 @@ _STATUS = {
     return_codes.STUCK: Status.TIMED_OUT,
     return_codes.NOT_FINITE: Status.FAILED,
     return_codes.DIVERGED: Status.DIVERGED,
+    return_codes.BELOW_PLATEAU: Status.TIMED_OUT,
 }
 
 _engines: dict[str, Any] = {}
@@ -182,13 +183,40 @@ class SwitchingSolver:
     def __init__(self, model: Model, half: CompiledModel) -> None:
         self.model, self.half, self.defaults = model, half, half
 
-    def ends(self, start: Tensor, steps: Steps) -> Iterator[Limits]:
-        """The ends of starts (n, k), part by part."""
+    def ends(self, start: Tensor, steps: Steps) -> Iterator[EndStates]:
+        """The end states of starts (n, k), part by part."""
         half = self.half
-        follow = partial(_limits_and_doubt, self.model, half)
         again = steps.finer(half.finer, half.finest, half.more)
         for part in start.split(max(1, min(8 * half.at_once, _SQUARES // start.shape[1] ** 2))):
-            yield resolve_near_saddles(follow, self.model, part, steps, again)
+            yield resolve_near_saddles(self.follow, self.model, part, steps, again)
+
+    def follow(self, start: Tensor, steps: Steps) -> EndStates:
+        """The end states of rows (n, k), followed once."""
+        model, half = self.model, self.half
+        found = follow_rows(model, half, start, steps)
+        why, levels = found.why.clone(), model.levels()
+        if half.place_ends is not None:
+            known = half.place_ends(why == return_codes.BELOW_PLATEAU, found.theta, found.loss)
+            why[known], found.speed[known] = return_codes.KNOWN_END, 0.0
+        elif levels is not None:
+            _rest(model, levels, found, why)
+        critical = why == return_codes.CRITICAL
+        found.theta[critical] = start[critical]
+        status = torch.full_like(why, Status.CONVERGED, dtype=torch.int8)
+        for code, value in _STATUS.items():
+            status[why == code] = value
+        states = EndStates.of(
+            found.theta,
+            why,
+            status,
+            found.loss,
+            found.speed,
+            1 + _EVALUATIONS * found.attempts,
+            _near_saddles(model, half, found, steps.rtol),
+        )
+        states.near[critical] = return_codes.FAR
+        states.kinks, states.sliding_time = found.kinks.to(torch.int32), found.sliding
+        return states
 
     def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
         """θ (T, n, k) at the times (T, n), from ``start`` at times[0]; NaN if not known."""
@@ -211,86 +239,32 @@ class SwitchingSolver:
         return times_to_fraction(until, start, begun, ends.loss, fraction)
 
 
-def _limits_and_doubt(
-    model: Model, half: CompiledModel, start: Tensor, steps: Steps, before: Tensor | None = None
-) -> tuple[Limits, Tensor]:
-    """Limits of the rows of ``start``, and which of them came close to a saddle.
-
-    ``before``: their labels as found with a larger tolerance.
-    """
-    found, levels = follow_rows(model, half, start, steps), model.levels()
-    label = torch.full_like(found.why, Label.UNRESOLVED)
-    rule = torch.full_like(found.why, Rule.NONE)
-    critical, fell = found.why == return_codes.CRITICAL, found.why == return_codes.BELOW_PLATEAU
-    if half.name is not None:
-        rule = half.name(fell, found.theta, label, found.loss).long()
-        found.speed[fell & (label != Label.UNRESOLVED)] = 0.0
-    elif levels is not None:
-        _name_by_levels(model, levels, found, label)
-        rule = torch.where(label == Label.UNRESOLVED, rule, found.why)
-    if bool(critical.any()):
-        found.theta[critical] = start[critical]
-        label[critical] = classify_critical(model, start[critical]).long()
-        rule[critical & (label != Label.UNRESOLVED)] = Rule.CRITICAL_START
-    status = torch.full_like(found.why, Status.CONVERGED)
-    for code, value in _STATUS.items():
-        status[found.why == code] = value
-    known = (label != Label.UNRESOLVED) & ~critical
-    status[fell & ~known] = Status.TIMED_OUT
-    doubtful = _doubtful(model, half, found, known, steps.rtol, label, before)
-    limits = Limits(
-        found.theta,
-        label.to(torch.int8),
-        status.to(torch.int8),
-        rule.to(torch.int8),
-        found.loss,
-        found.speed,
-        1 + _EVALUATIONS * found.attempts,
-        found.kinks.to(torch.int32),
-        found.sliding,
-    )
-    return limits, doubtful
-
-
-def _name_by_levels(model: Model, levels: Levels, found: Followed, label: Tensor) -> None:
-    """Label the rows that ended at one of the model's losses, in place."""
-    trapped, resting = found.why == return_codes.TRAPPED, found.why == return_codes.REST
-    label[found.why == return_codes.MINIMA] = Label.GLOBAL_MINIMUM
-    # where both losses are one, what attracts is itself a set of global minima
-    label[trapped] = Label.GLOBAL_MINIMUM if levels.degenerate else Label.LOCAL_MINIMUM
-    label[found.why == return_codes.DRIFTS] = Label.LOCAL_MINIMUM
-    if bool(resting.any()):
-        theta = found.theta[resting]
-        kind = classify_critical(model, theta, decisive=True)
-        # close to p + q = 1 all gradients are small, also those of points that are not critical
-        largest = curvatures(model, theta).abs().amax(dim=-1)
-        rests = found.speed[resting] <= _NEAR * largest
-        label[resting] = torch.where(rests, kind, Label.UNRESOLVED).long()
+def _rest(model: Model, levels: Levels, found: Followed, why: Tensor) -> None:
+    """Put the rows in a plane that attracts on it, and find which others are at rest, in place."""
+    trapped = why == return_codes.TRAPPED
     found.theta[trapped, 0] = 0.0
     found.loss[trapped] = levels.trap
     found.speed[trapped] = 0.0
+    resting = why == return_codes.REST
+    if bool(resting.any()):
+        # close to p + q = 1 all gradients are small, also those of points that are not critical
+        largest = curvatures(model, found.theta[resting]).abs().amax(dim=-1)
+        rests = found.speed[resting] <= _NEAR * largest
+        why[resting] = torch.where(rests, return_codes.REST, return_codes.GOING)
 
 
-def _doubtful(
-    model: Model,
-    half: CompiledModel,
-    found: Followed,
-    known: Tensor,
-    rtol: float,
-    label: Tensor,
-    before: Tensor | None,
-) -> Tensor:
-    """Mask of labelled rows that are to be decided again."""
-    if half.doubtful is not None:
-        changed = None if before is None else (label != before).numpy()
-        near = half.doubtful(found.near.numpy(), known.numpy(), rtol, changed)
-        return torch.from_numpy(near)
-    levels = model.levels()
+def _near_saddles(model: Model, half: CompiledModel, found: Followed, rtol: float) -> Tensor:
+    """How near a saddle the rows passed, (n,): see ``return_codes``."""
+    levels, stuck = model.levels(), found.why == return_codes.STUCK
+    if half.near_saddles is not None:
+        passed = torch.from_numpy(half.near_saddles(found.near.numpy(), rtol))
+        return torch.where(stuck, return_codes.FAR, passed)
     if half.scale is not None or levels is None:
         scale = half.scale(found.loss) if half.scale is not None else 0.0
-        return known & (found.passed < _DOUBTFUL * scale)
-    if any(model.keeps_sign):
+        near = (found.passed < _DOUBTFUL * scale) & ~stuck
+    elif any(model.keeps_sign):
         nearest = torch.where(found.why == return_codes.TRAPPED, found.slowest, found.passed)
-        return known & (nearest < _DOUBTFUL_LOGARITHMS * levels.speed)
-    near = known & (found.passed < _DOUBTFUL * levels.speed)
-    return near if before is not None else near | (found.why == return_codes.STUCK)
+        near = (nearest < _DOUBTFUL_LOGARITHMS * levels.speed) & ~stuck
+    else:  # a row that is stuck is tried once more
+        near = (found.passed < _DOUBTFUL * levels.speed) | stuck
+    return torch.where(near, return_codes.NEAR, return_codes.FAR)

@@ -109,11 +109,16 @@ def reaches_global_minimum(chain: GapChain, theta: Tensor) -> Tensor:
     Returns:
         bool, shape (...). Source: docs/derivations/03.md (E is conserved, one saddle).
 
+    Raises:
+        InputError: θ of another shape.
+
     >>> import flowsim, torch
     >>> starts = torch.tensor([[1.0, -1.2], [1.0, 1.2]])
     >>> flowsim.reaches_global_minimum(flowsim.BinaryChain(0.5, 0.8), starts)
     tensor([ True, False])
     """
+    if theta.shape[-1:] != (2,):
+        raise InputError(f"theta must have shape (..., 2) = (e, w), not {tuple(theta.shape)}")
     e, w = theta[..., 0], theta[..., 1]
     if chain.second_eigenvalue == 0:
         return torch.ones_like(e, dtype=torch.bool)

@@ -1,14 +1,13 @@
-"""Labels of induction orbits by the sign of β."""
+"""The ends of the induction model's trajectories, by the sign of β with which they fell."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from flowsim.labels import Label, Rule
+from flowsim.labels import Label
 from flowsim.models.induction.ends import induction_landscape
 
 #: Distance of an orbit of torchdiffeq from its end's loss, in parts of the drop to it from
@@ -16,26 +15,23 @@ from flowsim.models.induction.ends import induction_landscape
 _NEAR = 0.01
 
 
-def name_ends(model: Any, fell: Tensor, theta: Tensor, label: Tensor, loss: Tensor) -> Tensor:
-    """Give the rows that fell below the plateau their ends, in place; the rules, shape (n,).
+def place_ends(model: Any, fell: Tensor, theta: Tensor, loss: Tensor) -> Tensor:
+    """Move the rows that fell below the plateau to their ends, in place; which these are, (n,).
 
     The loss is one number on β = 0, so that an orbit below it never changes sides, and each side
-    has one end. The lower end is the global minimum, the other one a local one; an end at s = 0 or
-    1 has α = ∓∞ and the rule DRIFTS.
+    has one end; an end at s = 0 or 1 has α = ∓∞.
 
     Args:
         fell: which rows did, (n,).
-        theta, label, loss: of the rows where they stopped, (n, 2), (n,) and (n,).
+        theta, loss: of the rows where they stopped, (n, 2) and (n,).
     """
-    landscape, rule = induction_landscape(model), torch.full_like(label, Rule.NONE)
-    for side, end in landscape.ends.items():
+    known = torch.zeros_like(fell)
+    for side, end in induction_landscape(model).ends.items():
         here = fell & (theta[:, 1].sign() == side)
         theta[here] = torch.tensor([end.alpha, end.beta], dtype=theta.dtype)
         loss[here] = end.loss
-        best = side == landscape.best
-        label[here] = Label.GLOBAL_MINIMUM if best else Label.LOCAL_MINIMUM
-        rule[here] = Rule.DRIFTS if math.isinf(end.alpha) else Rule.REACHED_MINIMA
-    return rule
+        known |= here
+    return known
 
 
 def settled_sides(model: Any, theta: Tensor) -> Tensor:

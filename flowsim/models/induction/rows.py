@@ -20,7 +20,7 @@ from flowsim.models.induction.field import (
     induction_loss,
     induction_slopes,
 )
-from flowsim.models.induction.labels import name_ends
+from flowsim.models.induction.labels import place_ends
 
 #: Below the plateau by this: losses are right to 1e-15.
 _BELOW = 1e-12
@@ -112,14 +112,11 @@ HOOKS = {
 def rows_of(model: Any) -> CompiledModel:
     """The compiled half of the model."""
 
-    def name(*found: Any) -> Any:
-        return name_ends(model, *found)
-
     return CompiledModel(
         "induction",
         HOOKS,
         lambda: constants(model),
         rtol=1e-8,
         scale=lambda loss: model.plateau - loss,  # from the plateau to the end
-        name=name,
+        place_ends=lambda *rows: place_ends(model, *rows),
     )

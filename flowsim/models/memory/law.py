@@ -10,8 +10,8 @@ from flowsim.chains.hidden import HiddenMarkovProcess
 from flowsim.errors import InputError
 from flowsim.markov import SymmetricChain
 
-#: The most words that begin with 0 and are enumerated: N ≤ 17 of two symbols, 11 of three.
-MAX_WORDS = 2**16
+#: The most words that begin with 0 and are enumerated: N ≤ 18 of two symbols, 12 of three.
+MAX_WORDS = 3**11
 
 
 @lru_cache(maxsize=32)

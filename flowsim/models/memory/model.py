@@ -29,7 +29,7 @@ class MemoryModel(Model):
 
     It extends the plane of S states. Every channel keeps h_n = κ h_{n−1} + W_V x_n, with κ = tanh α
     in (−1, 1) or κ = σ(α) in (0, 1), and W_O W_V = a P with a = v|v|. On the hidden chain, whose S
-    states have a symbol each, left with chance p and told wrongly with chance ε, full training
+    states have a symbol each, left with chance p and reported wrongly with chance ε, full training
     never leaves these weights. With c = S/(S − 1) and centred symbols c_t(x) = 1{x = t} − 1/S
 
         u_t = c_t(x_n) + a Σ_{k<n} κ^k c_t(x_{n−k}),
@@ -49,7 +49,7 @@ class MemoryModel(Model):
         decay: "signed" or "positive".
 
     Raises:
-        InputError: a number out of range, or more than 2¹⁶ words.
+        InputError: a number out of range, or more than 3¹¹ words.
 
     >>> import flowsim
     >>> model = flowsim.model("memory", 0.9, flip=0.2, length=8)

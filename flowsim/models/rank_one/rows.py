@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from flowsim.compiled import compiled
-from flowsim.flow.return_codes import TRAPPED
+from flowsim.flow.return_codes import FAR, IF_CHANGED, NEAR, TRAPPED
 from flowsim.interface import CompiledModel
 from flowsim.models.on_chain import beyond_targets, unigram_logit
 from flowsim.models.rank_one import field as of_mode
@@ -287,11 +287,11 @@ def counted_from(model: Any, bias: float) -> tuple[float, ...]:
 def rows_of(model: Any) -> CompiledModel:
     """The compiled half of the model."""
 
-    def doubtful(near: np.ndarray, known: np.ndarray, rtol: float, changed: Any) -> np.ndarray:
+    def near_saddles(near: np.ndarray, rtol: float) -> np.ndarray:
         """Untied rows are never in doubt: their bad minima are saddles."""
         narrow, central = near[:, 0] ** 2 < _NARROW * rtol, near[:, 1] < _CENTRAL
-        central = central if changed is None else central & changed
-        return known & (narrow | central) & (model.tied and model.chain.mutual_information > 0)
+        found = np.where(narrow, NEAR, np.where(central, IF_CHANGED, FAR))
+        return found * (model.tied and model.chain.mutual_information > 0)
 
     bias = unigram_logit(model.chain)
     return CompiledModel(
@@ -308,5 +308,5 @@ def rows_of(model: Any) -> CompiledModel:
         finer=1e-4,
         finest=1e-13,
         more=5,
-        doubtful=doubtful,
+        near_saddles=near_saddles,
     )

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from flowsim.interface import LogitGapSystem
-from flowsim.labels import Label
 from flowsim.models.canonical.basins import feed_forward_gain
 from flowsim.models.gap_family.base import BinaryGapModel
 from flowsim.models.on_chain import ChainPlane
@@ -78,7 +77,7 @@ class UntiedModel(BinaryGapModel):
             return None
         from flowsim.models.untied.compiled import HOOKS
 
-        return LogitGapSystem(UntiedModel, HOOKS, self.params, Label.SADDLE)
+        return LogitGapSystem(UntiedModel, HOOKS, self.params, plane_attracts=False)
 
     def _conserved(self, theta: Tensor) -> Tensor:
         e2, u2, w = theta[..., 0].square(), theta[..., 1].square(), theta[..., 2]

@@ -1,0 +1,151 @@
+"""The labels of trajectories: the one place that writes a Label and a Rule of the flow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from flowsim.flow.options import Columns, Limits
+from flowsim.flow.return_codes import (
+    AGREE,
+    AT_SADDLES,
+    CRITICAL,
+    DIFFER,
+    DRIFTS,
+    INFINITY,
+    KINK,
+    KNOWN_END,
+    LOCAL,
+    MINIMA,
+    NEAR,
+    ON_MINIMA,
+    REPEATS,
+    REST,
+    SADDLE,
+    SPIRALS,
+    STAYS,
+    TRAPPED,
+)
+from flowsim.interface import Model
+from flowsim.labels import Label, Rule
+from flowsim.landscape.critical import classify_critical
+
+#: The label and the rule of each reason, as far as it alone decides.
+_DECIDED = {
+    MINIMA: (Label.GLOBAL_MINIMUM, Rule.REACHED_MINIMA),
+    ON_MINIMA: (Label.GLOBAL_MINIMUM, Rule.CRITICAL_START),
+    TRAPPED: (Label.LOCAL_MINIMUM, Rule.TRAPPED_BY_PLANE),
+    AT_SADDLES: (Label.SADDLE, Rule.CAME_TO_REST),
+    DRIFTS: (Label.LOCAL_MINIMUM, Rule.DRIFTS),
+    KNOWN_END: (Label.LOCAL_MINIMUM, Rule.REACHED_MINIMA),
+    KINK: (Label.LOCAL_MINIMUM, Rule.KINK),
+    INFINITY: (Label.INFINITY, Rule.DRIFTS),
+    REPEATS: (Label.PERIODIC, Rule.RETURNS),
+    SPIRALS: (Label.LOCAL_MINIMUM, Rule.RETURNS),
+    STAYS: (Label.BOUNDED, Rule.RETURNS),
+    LOCAL: (Label.LOCAL_MINIMUM, Rule.CAME_TO_REST),
+    SADDLE: (Label.SADDLE, Rule.CAME_TO_REST),
+}
+
+
+@dataclass
+class EndStates(Columns):
+    """Where a solver stopped following starts, and why; one entry per start, (n,) or (n, k).
+
+    Attributes:
+        theta: where, (n, k); at infinity ±∞ in coordinates that grow.
+        why: a value of ``flow.return_codes``, int64.
+        status, loss, gradient_norm, evaluations, kinks, sliding_time, period: as of ``Limits``.
+        near: how near a saddle it passed: FAR, IF_CHANGED or NEAR of ``flow.return_codes``.
+        neighbours: what starts displaced a little said: NOT_ASKED, AGREE or DIFFER.
+        reach: how far it came, in units of which curvatures are looked at; 0 where no model asks.
+    """
+
+    theta: Tensor
+    why: Tensor
+    status: Tensor
+    loss: Tensor
+    gradient_norm: Tensor
+    evaluations: Tensor
+    near: Tensor
+    neighbours: Tensor
+    reach: Tensor
+    kinks: Tensor
+    sliding_time: Tensor
+    period: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        theta: Tensor,
+        why: Tensor,
+        status: Tensor,
+        loss: Tensor,
+        gradient_norm: Tensor,
+        evaluations: Tensor,
+        near: Tensor | None = None,
+    ) -> EndStates:
+        """End states of trajectories that met no kink, asked no neighbours and have no period."""
+        none = torch.zeros_like(status)
+        zero = torch.zeros_like(loss)
+        return cls(
+            theta, why.long(), status, loss, gradient_norm, evaluations,
+            none if near is None else near.to(torch.int8), none.clone(), zero,
+            torch.zeros_like(none, dtype=torch.int32), zero.clone(),
+            torch.full_like(loss, torch.nan),
+        )  # fmt: skip
+
+
+def label_ends(model: Model, ends: EndStates, by: Rule | None = None) -> Limits:
+    """The limits of trajectories that stopped in these states: a label each, and what decided it.
+
+    A critical start and a point of rest are named by loss and curvature; a state that a plane
+    attracts, and a known end, are the global minima where the loss is the least. No label stands
+    that displaced starts contradict.
+
+    Args:
+        model: the model.
+        ends: of its trajectories, (n,).
+        by: the rule of every label, where it is not the reason for which they stopped.
+    """
+    levels, why = model.levels(), ends.why
+    label = torch.full_like(ends.status, Label.UNRESOLVED)
+    rule = torch.full_like(label, Rule.NONE)
+    for reason in why.unique().tolist():
+        here = why == reason
+        if reason in _DECIDED:
+            label[here], rule[here] = _DECIDED[reason]
+        elif reason in (CRITICAL, REST):
+            theta, rests = ends.theta[here], reason == REST
+            label[here] = classify_critical(
+                model, theta, rests, ends.reach[here] if rests else None
+            )
+            rule[here] = Rule.CAME_TO_REST if rests else Rule.CRITICAL_START
+    if levels is not None:
+        fallen = (why == TRAPPED) | (why == AT_SADDLES)
+        if bool(fallen.any()):
+            least = levels.reached(model.excess(ends.theta[fallen])) | levels.degenerate
+            label[fallen] = torch.where(least, Label.GLOBAL_MINIMUM, label[fallen].long()).to(label)
+        known = why == KNOWN_END
+        label[known & (ends.loss <= levels.best)] = Label.GLOBAL_MINIMUM
+        rule[known & ends.theta.isinf().any(1)] = Rule.DRIFTS
+        rule[(why == REST) & (label == Label.GLOBAL_MINIMUM)] = Rule.REACHED_MINIMA
+    label[ends.neighbours == DIFFER] = Label.UNRESOLVED
+    rule[ends.neighbours == AGREE] = Rule.SHADOWS
+    if by is not None:
+        rule[:] = by
+    rule[label == Label.UNRESOLVED] = Rule.NONE
+    return Limits(
+        ends.theta, label, ends.status, rule, ends.loss, ends.gradient_norm, ends.evaluations,
+        ends.kinks, ends.sliding_time, ends.period,
+    )  # fmt: skip
+
+
+def in_doubt(ends: EndStates, label: Tensor, before: Tensor | None) -> Tensor:
+    """Which labels are in doubt since a saddle was passed, (n,); ``before`` with larger errors."""
+    known = label != Label.UNRESOLVED
+    if before is None:
+        return (ends.near != 0) & known
+    return known & ((ends.near == NEAR) | ((ends.near != 0) & (label != before)))
