@@ -25,7 +25,7 @@ extensions = [
     "myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "plain_docstrings", "command_help",
     "mathml", "record_variables",
 ]  # fmt: skip
-exclude_patterns = ["_build", "_ext", "learn/*.py"]
+exclude_patterns = ["_build", "_ext", "learn/*.py", "gallery.py"]
 nb_execution_mode = "off"
 nb_code_prompt_show = "the checks"
 nb_code_prompt_hide = "the checks"
