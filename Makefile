@@ -14,7 +14,7 @@ TRAINED = $(PAPERS) agreement agreement_sampled \
 
 timed = @began=$$(date +%s); $(PYTHON) $(1) && echo "$@: $$(($$(date +%s) - began)) s"
 
-.PHONY: cuda docs howto mutants versions reproduce results notebooks $(FLOW) $(TRAINED)
+.PHONY: cuda docs gallery howto mutants versions reproduce results notebooks $(FLOW) $(TRAINED)
 .NOTPARALLEL:
 
 reproduce: $(FLOW) $(TRAINED) howto notebooks results
@@ -42,3 +42,6 @@ mutants:  # small faults put into the modules that compute, and whether the test
 
 versions:  # the numerical tests with the lowest libraries allowed, on every Python here: tests/VERSIONS.md
 	$(PYTHON) tests/versions.py
+
+gallery:  # the pictures of the gallery, and its page
+	$(call timed,docs/gallery.py)

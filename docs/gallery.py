@@ -2,7 +2,8 @@
 
     python docs/gallery.py [MODEL ...]
 
-writes figures/gallery/MODEL.png, figures/gallery.json (command, source, commit, shares of the ends)
+writes figures/gallery/MODEL.png, figures/gallery.json (command, digests of the model's
+file and of the picture, shares of the ends)
 and docs/gallery.md. A picture is due again when its model or its line below has changed.
 """
 
@@ -18,14 +19,24 @@ import torch
 from PIL import Image
 
 import flowsim
-from flowsim.records.attributes import provenance
 
 ROOT = Path(__file__).parents[1]
 FOLDER, RECORD, PAGE = ROOT / "figures/gallery", ROOT / "figures/gallery.json", "docs/gallery.md"
 HEAD = """# Gallery
 
-A picture of each of the [published models](published.md), by the command above it. flowsim finds
+Pictures of the [published models](published.md), each by the command above it. flowsim finds
 the ends by itself and numbers them by loss. `python docs/gallery.py` draws all of them again.
+"""
+
+TAIL = """## A state-space layer on a hidden chain
+
+Four numbers (e, w, v, α) that a whole state-space layer never leaves, on flips and on Mess3
+([how](howto/memory.md)): `flowsim.model("memory", 0.9, flip=0.2)`.
+
+![Where lifted layers flow to, and what whole layers gain](../figures/memory.png)
+
+Where p + q > 1 a memory in (0, 1) gets to two symbols, and one in (−1, 1) to the filter
+([results](results/memory.md)).
 """
 
 #: Model, class, options of ``flowsim portrait`` and what the picture shows.
@@ -35,7 +46,7 @@ PICTURES = (
     ("lora", "LoRA", "--set ratio=16 --window a=-3:3,b=-3:3",
      "With a 16 times larger rate for b the boundary turns."),
     ("deep_linear", "DeepLinear", "--set decay=0.35 --fix w3=0.9 --window w1=-2:2,w2=-2:2",
-     "The origin traps small starts, and those with a negative product."),
+     "The origin (minimum 5) holds what lies between the basins of four balanced minima."),
     ("slow_drift", "SlowDrift", "--set decay=0.1 --window a=-3:3,b=-3:3",
      "Orbits fall to ab ≈ 1 and drift along it to the two balanced minima."),
     ("linear_estimator", "LinearEstimator", "--set small=0.05 --window x=-1:1,y=-1:1",
@@ -44,22 +55,23 @@ PICTURES = (
      "All minima are one connected set; the start chooses the point."),
     ("edge_of_stability", "EdgeOfStability",
      "--optimizer gd --learning-rate 0.2 --steps 3000 --window x=-3.5:3.5,y=-3.5:3.5",
-     "Steps of 0.2 rest where the flow would, if that is flat enough."),
+     "Steps of 0.2 diverge from more than half of the window, and jump between basins at the rim."),
     ("product_stability", "ProductStability",
      "--optimizer gd --learning-rate 3 --steps 3000 --window x=-4:4,y=-4:4",
-     "At a step of 3 far starts of the flow's basins go elsewhere."),
+     "Steps of 3 diverge far out, and cross the flow's boundary in places."),
     ("ellipse", "Ellipse",
      "--optimizer gd --learning-rate 0.1 --steps 3000 --window x=-1:1,y=-1.5:1.5",
-     "The tips of the ellipse are sharper than 2/η = 20 and cannot hold a run."),
+     "The tips in x are sharper than 2/η = 20 and hold no run; far corners diverge."),
     ("catapult", "Catapult",
-     "--optimizer own --steps 2000 --window f=-30:30,curvature=0.2:5",
+     "--optimizer own --steps 2000 --window f=-30:30,lam=0.2:5",
      "Runs below ηλ = 4 are caught at a flatter place; those above diverge."),
-    ("self_stabilization", "SelfStabilization", "--window x=0.2:2.5,y=-2:2 --resolution 8",
-     "All orbits are closed, around the centre (1, 0)."),
-    ("simsiam", "SimSiam", "--window p=0:1,s=0:1",
+    ("self_stabilization", "SelfStabilization",
+     "--window x=0.2:2.5,y=-2:2 --resolution 8 --no-orbits",
+     "All starts go round the centre (1, 0) and come back."),
+    ("simsiam", "SimSiam", "--window p=0:0.2,s=0:0.02",
      "Below the boundary the features collapse."),
-    ("dirac_gan", "DiracGAN", "--set penalty=0.5 --window theta=-2:2,psi=-2:2",
-     "With the penalty orbits spiral into the equilibrium."),
+    ("dirac_gan", "DiracGAN", "--set penalty=0.5 --window theta=-2:2,psi=-2:2 --no-orbits",
+     "With the penalty all starts end at the equilibrium."),
     ("policy_gradient", "PolicyGradient", "--window x=-2:2,y=-2:2 --resolution 8",
      "The only end is at infinity, along (1, −1)."),
     ("separable_logistic", "SeparableLogistic", "--window w1=-2:3,w2=-2:2 --resolution 8",
@@ -68,25 +80,15 @@ PICTURES = (
      "Two antipodal pairs, and two arcs of compromises with loss ⅓."),
     ("word2vec", "Word2Vec", "--window w1=-1.5:1.5,w2=-1.5:1.5",
      "Four minima; the stronger mode is learned first."),
-    ("sign_flow", "SignFlow", "--window a=-2:2,b=-2:2 --resolution 12",
-     "Orbits are straight lines to ab = 1."),
-    ("adam_power", "AdamPower",
-     "--set power=4 --optimizer own --steps 3000 --window x=-2:2,y=-2:2",
-     "Adam on a quartic: it stays about the minimum, where the flow crawls."),
     ("schedule_free", "ScheduleFree",
      "--optimizer own --steps 3000 --window x1=-2:2,x2=-2:2",
      "Below the threshold every start ends at the minimum."),
-    ("scale_invariance", "ScaleInvariance",
-     "--set decay=0 --window x=-2:2,y=-2:2",
-     "Without decay orbits are circles, and end on the axis x = 0, which the origin cuts."),
     ("two_factor", "TwoFactor", "--window a=-3:3,b=-2.8:3",
      "The minima are the branches of ab = 1; the larger factor keeps its sign."),
     ("linear_attention", "LinearAttention", "--fix q=1 --window v=-2:2,k=-1.9:2",
      "Four surfaces of minima, told apart by the signs of v and k; corners lie at |v| = |k| = q."),
     ("competing_heads", "CompetingHeads", "--fix v11=1 --window s1=0:1,s2=0:1",
      "With a first head that writes for position 1, the second rarely takes it."),
-    ("value_softmax", "ValueSoftmax", "--fix delta=1 --window u1=-3:3,u2=-3:3 --resolution 12",
-     "Both ends are at infinity; the second entry wins where u₂ − u₁ > 2 sinh ½."),
     ("coopetition", "Coopetition",
      "--set alpha=0 --fix b=0.3 --fix c=1 --window a=-2:2,d=-2:2",
      "Without competition both strategies are learned; starts near the boundary pass a saddle."),
@@ -95,7 +97,7 @@ PICTURES = (
 
 def options_of(text):
     """The options of a line, by name."""
-    words, found = text.split(), {}
+    words, found = text.replace(" --no-orbits", "").split(), {}
     for word, value in zip(words[::2], words[1::2], strict=True):
         found[word[2:]] = f"{found[word[2:]]},{value}" if word[2:] in found else value
     return found
@@ -153,7 +155,7 @@ def page():
         title = (ROOT / "examples" / f"{name}.py").read_text().split('"""')[1].rstrip(".")
         parts.append(f"## {title}\n\n```bash\n{command(name, kind, text)}\n```\n\n"
                      f"![{words}](../figures/gallery/{name}.png)\n\n{words}\n")  # fmt: skip
-    return "\n".join(parts)
+    return "\n".join([*parts, TAIL])
 
 
 def main(chosen):
@@ -165,12 +167,12 @@ def main(chosen):
             continue
         began, path = time.perf_counter(), FOLDER / f"{name}.png"
         record = portrait(name, kind, text)
-        flowsim.draw(record, width=4.5).savefig(path, dpi=110)
+        flowsim.draw(record, width=4.5, orbits="--no-orbits" not in text).savefig(path, dpi=110)
         Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
         known[name] = {
             "command": command(name, kind, text), "source": source(name),
             "picture": hashlib.sha256(path.read_bytes()).hexdigest()[:16],
-            "commit": provenance({})["commit"], "shares": shares(record),
+            "shares": shares(record),
         }  # fmt: skip
         print(f"{name:20} {time.perf_counter() - began:6.1f} s {path.stat().st_size // 1000} kB "
               f"{known[name]['shares']}", flush=True)  # fmt: skip
