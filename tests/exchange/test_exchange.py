@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 import flowsim
+from flowsim.drawing.overlay import path_columns
 from flowsim.exchange.checkpoints import read_checkpoints
 from flowsim.exchange.tables import write_table
 
@@ -83,7 +84,8 @@ def test_parquet_is_the_same_table(tmp_path):
     table = pandas.read_parquet(tmp_path / "scan.parquet")
     assert (table["label"] == pandas.read_csv(tmp_path / "scan.csv")["label"]).all()
     table[["x", "y"]].to_parquet(tmp_path / "history.parquet")
-    flowsim.draw(record, paths=tmp_path / "history.parquet")
+    x, y = path_columns(tmp_path / "history.parquet", "x", "y")
+    assert x.shape == y.shape == (16, 1)
 
 
 def test_checkpoints_are_in_the_order_of_their_steps_and_faults_one_sentence(tmp_path):
