@@ -46,7 +46,7 @@ def compute(cells: int = CELLS, starts: int = 200, seeds: int = 8, steps: int = 
     plane = np.stack([e.ravel(), w.ravel()], 1)
     label = np.empty((len(QS), 2, cells, cells), dtype=np.int8)
     for i, q in enumerate(QS):
-        rank_one = flowsim.model("rank-one", P, q, length=LENGTH)
+        rank_one: Any = flowsim.model("rank-one", P, q, length=LENGTH)
         for j, (model, points) in enumerate((
             (flowsim.model("canonical", P, q), plane),
             (rank_one, np.asarray(rank_one.from_canonical(plane))),
@@ -74,7 +74,7 @@ def compute(cells: int = CELLS, starts: int = 200, seeds: int = 8, steps: int = 
     )  # fmt: skip
 
 
-def _times(model: flowsim.Model, starts: np.ndarray) -> np.ndarray:
+def _times(model: Any, starts: np.ndarray) -> np.ndarray:
     """When 1 % of the gap is open, within 2 %; NaN of starts that never learn."""
     at = np.concatenate([[0.0], np.geomspace(0.1, 1e5, 700)])
     share = np.asarray(model.excess(flowsim.trajectories(model, starts, at)))
