@@ -22,13 +22,13 @@ from flowsim.flow.options import Limits, Steps
 
 CHAIN = flowsim.BinaryChain(0.5, 0.8)
 MODELS: dict[str, Callable[[], flowsim.Model]] = {
-    "canonical": lambda: flowsim.CanonicalModel(CHAIN),
-    "linear": lambda: flowsim.LinearAttentionModel(CHAIN),
-    "untied": lambda: flowsim.UntiedModel(CHAIN),
+    "canonical": lambda: flowsim.models.CanonicalModel(CHAIN),
+    "linear": lambda: flowsim.models.LinearAttentionModel(CHAIN),
+    "untied": lambda: flowsim.models.UntiedModel(CHAIN),
     "states": lambda: flowsim.model("states", 0.8, states=3),
-    "rank-one": lambda: flowsim.RankOneModel(CHAIN, 8),
-    "rank-one-attention": lambda: flowsim.RankOneModel(CHAIN, 8, attention=True),
-    "uniform": lambda: flowsim.AttentionModel(CHAIN, 8),
+    "rank-one": lambda: flowsim.models.RankOneModel(CHAIN, 8),
+    "rank-one-attention": lambda: flowsim.models.RankOneModel(CHAIN, 8, attention=True),
+    "uniform": lambda: flowsim.models.UniformAttentionModel(CHAIN, 8),
     "induction": lambda: flowsim.model("induction"),
 }
 

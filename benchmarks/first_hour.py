@@ -116,15 +116,15 @@ def write(folder: str) -> None:
 
     for name, fixed in (("canonical", {}), ("uniform", {"a": 0.0}), ("rank-one", {})):
         for side in (8, 400):  # the first loads what compiles and writes
-            axis = flowsim.cell_centres(-3, 3, side)
+            axis = flowsim.scan.cell_centres(-3, 3, side)
             starts = flowsim.Grid({"e": axis, "w": axis}, fixed)
-            scan = flowsim.Scan(flowsim.ModelSpec(name, {"p": 0.5, "q": 0.8}), starts)
+            scan = flowsim.scan.Scan(flowsim.ModelSpec(name, {"p": 0.5, "q": 0.8}), starts)
             times = [now(resource.RUSAGE_SELF)]
 
             def followed(_: np.ndarray, times: list[np.ndarray] = times) -> None:
                 times.append(now(resource.RUSAGE_SELF))
 
-            flowsim.write_scan(scan, Path(folder, f"{name}{side}.nc"), progress=followed)
+            flowsim.scan.write_scan(scan, Path(folder, f"{name}{side}.nc"), progress=followed)
             ended = now(resource.RUSAGE_SELF)
         print(f"{name}:", end=" ")
         told(("computing", "the rest"), np.array([[times[-1] - times[0], ended - times[-1]]]))

@@ -8,17 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from flowsim import (
-    AttentionModel,
-    BinaryChain,
-    CanonicalModel,
-    RankOneModel,
-    find_limits,
-    integrate,
-)
+from flowsim import BinaryChain, find_limits
 from flowsim import trajectories as many_trajectories
 from flowsim.labels import Label
+from flowsim.models import CanonicalModel, RankOneModel, UniformAttentionModel
 from flowsim.models.canonical.basins import reaches_global_minimum
+from flowsim.reference import integrate
 
 torch.set_num_threads(1)
 CHAIN = BinaryChain(0.5, 0.8)
@@ -51,7 +46,7 @@ def trajectories(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.nd
 
 def attention(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarray]:
     """Labels with uniform attention, by ``find_limits``."""
-    model, theta = AttentionModel(CHAIN, task["length"]), torch.from_numpy(starts)
+    model, theta = UniformAttentionModel(CHAIN, task["length"]), torch.from_numpy(starts)
     model.gradient(theta)  # compresses the law
     return lambda: find_limits(model, theta).label.numpy()
 

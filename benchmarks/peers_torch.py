@@ -12,7 +12,8 @@ from torch import Tensor
 from torchdiffeq import odeint
 from worker import GLOBAL_MINIMUM, LOCAL_MINIMUM, UNRESOLVED
 
-from flowsim import BinaryChain, CanonicalModel
+from flowsim import BinaryChain
+from flowsim.models import CanonicalModel
 
 torch.set_num_threads(1)
 CHAIN = BinaryChain(0.5, 0.8)

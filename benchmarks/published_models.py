@@ -88,7 +88,7 @@ def linear_network() -> Any:
 
 def lora() -> Any:
     model = example("lora:LoRA")
-    return flowsim.settling_times(model, [[0.3, 0.0]], fraction=0.01)  # L ∝ (s − u)²
+    return flowsim.flow.settling_times(model, [[0.3, 0.0]], fraction=0.01)  # L ∝ (s − u)²
 
 
 def deep_linear() -> Any:
@@ -223,7 +223,7 @@ def coopetition() -> Any:
     """The time that a ten times smaller start adds beside the saddle."""
     model = example("coopetition:Coopetition", alpha=0.0)
     starts = [[size, size, 0.0, 1.0] for size in (1e-4, 1e-5)]
-    return np.diff(flowsim.settling_times(model, starts, fraction=0.3))
+    return np.diff(flowsim.flow.settling_times(model, starts, fraction=0.3))
 
 
 def sign_flow() -> Any:

@@ -24,7 +24,8 @@ import numpy as np
 import torch
 from worker import UNRESOLVED, Worker, take_turns
 
-from flowsim import BinaryChain, Label, RankOneModel, find_limits
+from flowsim import BinaryChain, Label, find_limits
+from flowsim.models import RankOneModel
 
 CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.9, 0.9), (0.97, 0.6), (0.04, 0.11)]
 #: Of diffrax, besides its tolerances.

@@ -123,7 +123,7 @@ def portrait(name, kind, text):
         optimizer = flowsim.OptimizerChoice.named(
             given["optimizer"], steps=int(given["steps"]), **rate
         )
-    return flowsim.portrait_record(
+    return flowsim.portrait(
         getattr(module, kind)(**arguments), window=window, fixed=numbers(given.get("fix", "")),
         resolution=int(given.get("resolution", 16)), optimizer=optimizer,
         confirm=None if optimizer else 0,

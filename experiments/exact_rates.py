@@ -21,7 +21,8 @@ import xarray as xr
 from matplotlib.figure import Figure
 from papers import BLUE, GREEN, GREY, ORANGE, PINK, experiment, log_axis, median, timed
 
-from flowsim import BinaryChain, Recipe
+from flowsim import BinaryChain
+from flowsim.training import Recipe
 from full_model import (
     Architecture,
     MarkovSource,

@@ -25,8 +25,11 @@ import xarray as xr
 from matplotlib.figure import Figure
 from papers import ABOVE, BELOW, experiment
 
-from flowsim import CanonicalModel, draw_models_side_by_side, portrait_record, portrait_summary
+from flowsim import portrait as portrait_record
 from flowsim.chain import BinaryChain
+from flowsim.drawing import draw_models_side_by_side
+from flowsim.models import CanonicalModel
+from flowsim.portraits import portrait_summary
 
 Portraits = dict[BinaryChain, xr.Dataset]
 

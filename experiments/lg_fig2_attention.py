@@ -29,15 +29,16 @@ from papers import ABOVE, BELOW, caption, experiment
 from torch import Tensor
 
 from flowsim import (
-    AttentionModel,
     BinaryChain,
     Label,
-    LinearAttentionModel,
     draw,
     find_limits,
-    portrait_record,
+)
+from flowsim import (
+    portrait as portrait_record,
 )
 from flowsim.interface import Model
+from flowsim.models import LinearAttentionModel, UniformAttentionModel
 
 #: Deviations of the Gaussian clouds of starts in (e, w, a).
 SCALES = (0.02, 0.1, 0.5)
@@ -52,7 +53,7 @@ def compute(length: int = 64, cloud: int = 40, cells: int = 64) -> Findings:
     """Per chain: slices for uniform attention, and what becomes of clouds around the origin."""
     found = {}
     for chain in (ABOVE, BELOW):
-        uniform, linear = AttentionModel(chain, length), LinearAttentionModel(chain)
+        uniform, linear = UniformAttentionModel(chain, length), LinearAttentionModel(chain)
         models = {f"uniform attention, N = {length}": uniform, "linear attention": linear}
         clouds = {
             f"{name}; σ = {scale}": fate(model, scale * standard_normal(cloud))

@@ -18,7 +18,7 @@ We differ, and why: the canonical coordinates tie the positions to −e/2 and gi
 coordinate the metric 1. In the full weights positions are free, and N times slower than the
 embedding if moved together; W_1 and W_2 count r/d = 4 times; the bias is not at its optimum. Where
 the ReLU's side depends on e + ρ, that decides the outcome. The flow of the rank-one coordinates
-with the induced metric (flowsim.RankOneModel) has none of these errors.
+with the induced metric (flowsim.models.RankOneModel) has none of these errors.
 
 Nothing here is AdamW. RK4 with a fixed step integrates the full weights without attention, which
 stays zero from the lifted starts; sliding along a ReLU kink is resolved to the step.
@@ -39,7 +39,9 @@ from matplotlib.figure import Figure
 from papers import ABOVE, BELOW, BLUE, GREEN, ORANGE, experiment
 from torch import Tensor
 
-from flowsim import BinaryChain, CanonicalModel, Label, find_limits, integrate
+from flowsim import BinaryChain, Label, find_limits
+from flowsim.models import CanonicalModel
+from flowsim.reference import integrate
 from full_model import Architecture, Recipe, RunSettings, Trainer, starting_weights
 
 SHORT = 8

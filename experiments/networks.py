@@ -7,7 +7,8 @@ import torch
 from papers import ABOVE, BELOW
 from torch import Tensor
 
-from flowsim import DirichletPrior, MarkovChain
+from flowsim import MarkovChain
+from flowsim.chains import DirichletPrior
 from full_model import (
     Architecture,
     MarkovSource,

@@ -17,7 +17,15 @@ import xarray as xr
 from matplotlib.figure import Figure
 from papers import experiment
 
-from flowsim import draw, draw_models_side_by_side, model, portrait_record, summarize
+from flowsim import (
+    draw,
+    model,
+    summarize,
+)
+from flowsim import (
+    portrait as portrait_record,
+)
+from flowsim.drawing import draw_models_side_by_side
 
 CHAINS = {
     "switching_above_one": (0.5, 0.8),

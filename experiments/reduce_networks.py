@@ -37,9 +37,9 @@ def network(name: str, steps: int, until: float) -> dict[str, Any]:
     except flowsim.InputError as error:
         return {"weights": weights, "refused": str(error)}
     model = models[0]
-    kept = flowsim.conserved(*models, degree=2)
+    kept = flowsim.reduction.conserved(*models, degree=2)
     until = min(until, ENDS.get(name, until))
-    growth = flowsim.transverse_growth(model, until=until)
+    growth = flowsim.reduction.transverse_growth(model, until=until)
     return {
         "weights": weights, "coordinates": len(model.coordinates),
         "named": [model.called.get(name, name) for name in model.coordinates],
@@ -47,7 +47,7 @@ def network(name: str, steps: int, until: float) -> dict[str, Any]:
         "equal steps differ": model.exactness.differ,
         "conserved": list(kept.polynomials), "independent": kept.independent,
         "allowed": kept.allowed, "losses": kept.fields,
-        "flips": [list(names) for names in flowsim.symmetries(model).flips],
+        "flips": [list(names) for names in flowsim.reduction.symmetries(model).flips],
         "growth": growth.gain, "at time": growth.time, "until": until,
         "grown in": {n: share for n, share in growth.grown.items() if share > 0.05},
     }  # fmt: skip

@@ -19,8 +19,10 @@ import xarray as xr
 from matplotlib.figure import Figure
 from papers import experiment, timed
 
-from flowsim import MarkovChain, StatesModel, draw_models_side_by_side, find_limits, portrait_record
+from flowsim import MarkovChain, find_limits, portrait
+from flowsim.drawing import draw_models_side_by_side
 from flowsim.labels import Label
+from flowsim.models import StatesModel
 from full_model import Architecture, MarkovSource, PopulationLoss, Weights, lift_states
 
 STATES, CHANCES, NOISE = 5, (0.9, 0.7), (0.0, 0.02)
@@ -33,7 +35,7 @@ Found = tuple[list[xr.Dataset], list[dict[str, Any]]]
 def compute(steps: int = 10_000) -> Found:
     """The planes on both sides, and the runs from the grid."""
     planes = [StatesModel(MarkovChain.symmetric(STATES, p), HIDDEN) for p in CHANCES]
-    records = [portrait_record(plane, (-1.5, 1.5), (-3.0, 3.0)) for plane in planes]
+    records = [portrait(plane, (-1.5, 1.5), (-3.0, 3.0)) for plane in planes]
     return records, [trained(*case, steps) for case in timed(product(planes, NOISE))]
 
 

@@ -21,7 +21,9 @@ import xarray as xr
 from matplotlib.figure import Figure
 from papers import BLUE, GREEN, ORANGE, PINK, ends, experiment, timed
 
-from flowsim import BinaryChain, MarkovChain, Recipe, SymmetricChain
+from flowsim import BinaryChain, MarkovChain
+from flowsim.chains import SymmetricChain
+from flowsim.training import Recipe
 from full_model import Architecture, MarkovSource, PopulationLoss, Trainer, initial_weights, wilson
 
 D, SHORT, LONG = 8, 4, 6

@@ -6,133 +6,146 @@ The names that matter, all of them attributes of this package:
     find_limits(model, starts)     where the flow from every start ends, and what decided it
     trajectories(model, starts, t) the orbits in physical time
     hitting_times(model, starts)   how long until the loss has fallen
-    scan_basins(model, starts)     the limits of a Grid, a Cloud or Points as one labelled record
-    write_scan(Scan(...), path)    the same for scans of any size, to disk, resumable
+    scan(model, starts[, path])    the limits of a Grid, a Cloud or Points as one labelled record
     descend(model, starts, name)   what gradient descent, momentum, Adam and AdamW do instead
-    portrait_record(model)         basins, curves, arrows and orbits in the (w, e) plane
+    portrait(model)                basins, curves, arrows and orbits in the (w, e) plane
     read_record(path)              any record that flowsim wrote; write_record writes it
     draw(record)                   the figure of any record
     InputError                     what bad input raises: one sentence
 
 Starts and times may be numpy arrays, lists or tensors. help(flowsim.find_limits) and the like tell
-the rest; dir(flowsim) lists everything. Names load their module on first use, so that importing the
-package imports neither torch nor matplotlib. The full transformer is the package full_model.
+the rest; dir(flowsim) lists everything. More is in flowsim.models, flowsim.chains,
+flowsim.reduction, flowsim.reference, flowsim.landscape, flowsim.training and flowsim.drawing. Names
+load their module on first use, so that importing the package imports neither torch nor matplotlib.
+The full transformer is the package full_model.
 """
 
 from importlib import import_module
 from typing import Any
 
 _HOME = {
-    "AttentionModel": "models.uniform.model",
     "BinaryChain": "chain",
-    "CanonicalModel": "models.canonical.model",
     "Cloud": "scan.starts",
-    "DirichletPrior": "chains.priors",
-    "DoublyStochasticPrior": "chains.priors",
-    "End": "landscape.ends",
-    "Ends": "landscape.ends",
-    "FinitePrior": "chains.priors",
     "Grid": "scan.starts",
-    "InductionModel": "models.induction.model",
     "InputError": "errors",
-    "Interrupted": "errors",
     "Label": "labels",
-    "Ladder": "models.rank_one.ladder",
     "Limits": "flow.options",
-    "LinearAttentionModel": "models.linear.model",
-    "Levels": "interface",
     "MarkovChain": "markov",
-    "MixturePrior": "chains.priors",
     "Model": "interface",
     "ModelSpec": "spec",
     "OptimizerChoice": "training.optimizer_choice",
-    "OrderChain": "chains.higher_order",
     "Plane": "interface",
     "Points": "scan.starts",
-    "PriorLosses": "chains.exact_losses",
-    "RankOneModel": "models.rank_one.model",
-    "Recipe": "training.recipe",
-    "ReducedTraining": "training.reduced",
     "Rule": "labels",
-    "Scan": "scan.plan",
-    "StatesAttentionModel": "models.states.attention",
-    "StatesModel": "models.states.plane",
     "Status": "labels",
-    "SymmetricChain": "markov",
-    "Trained": "training.trained",
-    "UntiedModel": "models.untied.model",
-    "add_boundary": "boundary.in_record",
-    "agreement": "reduction.trust",
-    "baselines": "chains.baselines",
-    "cell_centres": "scan.starts",
-    "confirm": "flow.reference",
-    "conserved": "reduction.structure",
-    "curvatures": "landscape.critical",
     "descend": "training.descent",
     "draw": "drawing.front",
-    "draw_boundary": "drawing.boundary_lines",
-    "draw_gaussian": "drawing.curves",
-    "draw_models_side_by_side": "drawing.plane",
-    "draw_phase_space": "drawing.space",
-    "draw_portrait": "drawing.plane",
-    "draw_refined": "drawing.boundary_lines",
-    "draw_scan": "drawing.scan_map",
-    "energy": "models.canonical.model",
     "find_limits": "flow.orbits",
     "from_loss": "own",
-    "gaussian_probability": "models.canonical.gaussian_integral",
-    "gaussian_record": "scan.gaussian",
+    "gaussian": "scan.gaussian",
     "hitting_times": "flow.orbits",
-    "in_context": "chains.counting",
-    "induction_landscape": "models.induction.ends",
-    "integrate": "flow.reference",
-    "ladder": "models.rank_one.ladder",
-    "minima_curve": "models.canonical.basins",
     "model": "spec",
-    "model_of": "spec",
-    "open_record": "records.netcdf",
-    "phase_space_record": "portraits.in_space",
-    "portrait_record": "portraits.in_plane",
-    "portrait_summary": "portraits.summaries",
-    "prior_losses": "chains.exact_losses",
-    "reaches_global_minimum": "models.canonical.basins",
+    "phase_space": "portraits.in_space",
+    "portrait": "portraits.in_plane",
     "read_record": "records.netcdf",
     "reduce": "reduction.found",
-    "reference_labels": "flow.reference",
-    "reference_limits": "flow.reference",
     "refine_boundary": "boundary.refine",
-    "refined_labels": "boundary.refine",
-    "rung_law": "models.rank_one.ladder",
-    "sample_chain": "chains.paths",
-    "sample_kernels": "chains.paths",
-    "scan_basins": "scan.record",
-    "search_critical_points": "landscape.critical",
-    "separatrix": "models.canonical.basins",
-    "settling_times": "flow.orbits",
-    "successor_counts": "chains.counting",
+    "scan": "scan",
     "summarize": "portraits.summaries",
-    "symmetries": "reduction.structure",
     "trajectories": "flow.orbits",
-    "transverse_growth": "reduction.trust",
     "write_record": "records.netcdf",
-    "write_scan": "scan.store",
 }
 
 __all__ = sorted(_HOME)
 
+#: Packages with more names.
+_PACKAGES = (
+    "boundary", "chains", "drawing", "flow", "landscape", "models", "portraits", "records",
+    "reduction", "reference", "scan", "training",
+)  # fmt: skip
+
+#: Where names are that were here before version 0.3.
+_MOVED = {
+    "AttentionModel": "models.UniformAttentionModel",
+    "CanonicalModel": "models.CanonicalModel",
+    "DirichletPrior": "chains.DirichletPrior",
+    "DoublyStochasticPrior": "chains.DoublyStochasticPrior",
+    "End": "landscape.End",
+    "Ends": "landscape.Ends",
+    "FinitePrior": "chains.FinitePrior",
+    "InductionModel": "models.InductionModel",
+    "Interrupted": "errors.Interrupted",
+    "Ladder": "models.Ladder",
+    "Levels": "interface.Levels",
+    "LinearAttentionModel": "models.LinearAttentionModel",
+    "MixturePrior": "chains.MixturePrior",
+    "OrderChain": "chains.OrderChain",
+    "PriorLosses": "chains.PriorLosses",
+    "RankOneModel": "models.RankOneModel",
+    "Recipe": "training.Recipe",
+    "ReducedTraining": "training.ReducedTraining",
+    "Scan": "scan.Scan",
+    "StatesAttentionModel": "models.StatesAttentionModel",
+    "StatesModel": "models.StatesModel",
+    "SymmetricChain": "chains.SymmetricChain",
+    "Trained": "training.Trained",
+    "UntiedModel": "models.UntiedModel",
+    "add_boundary": "boundary.add_boundary",
+    "agreement": "reduction.agreement",
+    "baselines": "chains.baselines.baselines",
+    "cell_centres": "scan.cell_centres",
+    "confirm": "reference.confirm",
+    "conserved": "reduction.conserved",
+    "curvatures": "landscape.curvatures",
+    "draw_boundary": "drawing.draw_boundary",
+    "draw_gaussian": "drawing.draw_gaussian",
+    "draw_models_side_by_side": "drawing.draw_models_side_by_side",
+    "draw_phase_space": "drawing.draw_phase_space",
+    "draw_portrait": "drawing.draw_portrait",
+    "draw_refined": "drawing.draw_refined",
+    "draw_scan": "drawing.draw_scan",
+    "energy": "models.energy",
+    "gaussian_probability": "models.gaussian_probability",
+    "gaussian_record": "gaussian",
+    "in_context": "chains.in_context",
+    "induction_landscape": "models.induction_landscape",
+    "integrate": "reference.integrate",
+    "ladder": "models.ladder",
+    "minima_curve": "models.minima_curve",
+    "model_of": "spec.model_of",
+    "open_record": "records.open_record",
+    "phase_space_record": "phase_space",
+    "portrait_record": "portrait",
+    "portrait_summary": "portraits.portrait_summary",
+    "prior_losses": "chains.prior_losses",
+    "reaches_global_minimum": "models.reaches_global_minimum",
+    "reference_labels": "reference.reference_labels",
+    "reference_limits": "reference.reference_limits",
+    "refined_labels": "boundary.refined_labels",
+    "rung_law": "models.rung_law",
+    "sample_chain": "chains.sample_chain",
+    "sample_kernels": "chains.sample_kernels",
+    "scan_basins": "scan.scan_basins",
+    "search_critical_points": "landscape.search_critical_points",
+    "separatrix": "models.separatrix",
+    "settling_times": "flow.settling_times",
+    "successor_counts": "chains.successor_counts",
+    "symmetries": "reduction.symmetries",
+    "transverse_growth": "reduction.transverse_growth",
+    "write_scan": "scan.write_scan",
+}
+
 #: Hints for names that people guess.
 _GUESSED = {
     "ModelChoice": 'ModelSpec("canonical", {"p": 0.5, "q": 0.8}) names a model with its chain',
-    "compare": "agreement(model, starts) trains all weights beside what reduce found, "
+    "compare": "reduction.agreement(model, starts) trains all weights beside what reduce found, "
     "full_model.compare a transformer beside a reduced model",
     "load": "read_record(path) reads a record",
     "plot": "draw(record) draws any record",
-    "portrait": "portrait_record(model) computes a portrait, and draw(record) draws it",
-    "predict_noise": "agreement(model, starts, noise=...) trains with noise, "
-    "transverse_growth(model) says what grows; their product did not foresee it",
+    "predict_noise": "reduction.agreement(model, starts, noise=...) trains with noise, "
+    "reduction.transverse_growth(model) says what grows; their product did not foresee it",
     "reduced_model": "model(name, p, q, ...) builds a model, and its class takes a chain",
     "save": "write_record(record, path) writes a record",
-    "scan": "scan_basins(model, starts) follows many starts, write_scan(Scan(...), path) to disk",
     "train": "descend(model, starts, name) trains a reduced model, full_model.train a transformer",
 }
 
@@ -140,10 +153,19 @@ _GUESSED = {
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return import_module("flowsim.version").installed_version()
+    if name in _PACKAGES:
+        return import_module(f"flowsim.{name}")
+    if name in _MOVED:
+        import warnings
+
+        message = f"flowsim.{name} is now flowsim.{_MOVED[name]}"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        home, _, new = f"flowsim.{_MOVED[name]}".rpartition(".")
+        return getattr(import_module(home), new)
     if name not in _HOME:
         from difflib import get_close_matches
 
-        meant = _GUESSED.get(name) or ", ".join(get_close_matches(name, _HOME))
+        meant = _GUESSED.get(name) or ", ".join(get_close_matches(name, [*_HOME, *_MOVED]))
         hint = f": {meant}" if meant else "; dir(flowsim) lists what it has"
         raise AttributeError(f"module 'flowsim' has no attribute {name!r}{hint}")
     from flowsim.door import at_the_door

@@ -25,24 +25,27 @@ _KINDS: dict[str, tuple[tuple[type, ...] | str, str]] = {
     "BinaryChain": ("flowsim.chain:BinaryChain", "a chain, such as flowsim.BinaryChain(0.5, 0.8)"),
     "SymmetricChain": (
         "flowsim.markov:SymmetricChain",
-        "a chain, such as flowsim.SymmetricChain(3, 0.8)",
+        "a chain, such as flowsim.chains.SymmetricChain(3, 0.8)",
     ),
     "MarkovChain": ("flowsim.markov:MarkovChain", "a chain, such as flowsim.MarkovChain(kernel)"),
     "OrderChain": ("flowsim.chains.higher_order:OrderChain", "an OrderChain"),
     "GapChain": ("flowsim.markov:GapChain", "a chain, such as flowsim.BinaryChain(0.5, 0.8)"),
-    "Prior": ("flowsim.chains.priors:Prior", "a prior, such as flowsim.DirichletPrior(2)"),
-    "Dataset": ("xarray:Dataset", "a record, such as portrait_record or read_record gives"),
+    "Prior": ("flowsim.chains.priors:Prior", "a prior, such as flowsim.chains.DirichletPrior(2)"),
+    "Dataset": ("xarray:Dataset", "a record, such as portrait or read_record gives"),
     "Architecture": (
         "full_model.model.architecture:Architecture",
         "an Architecture, such as full_model.Architecture(d=8, length=4)",
     ),
-    "Recipe": ("flowsim.training.recipe:Recipe", "a flowsim.Recipe"),
+    "Recipe": ("flowsim.training.recipe:Recipe", "a flowsim.training.Recipe"),
     "OptimizerChoice": (
         "flowsim.training.optimizer_choice:OptimizerChoice",
         "a flowsim.OptimizerChoice",
     ),
-    "OfShares": ("flowsim.models.induction.model:InductionModel", "a flowsim.InductionModel"),
-    "Scan": ("flowsim.scan.plan:Scan", "a flowsim.Scan"),
+    "OfShares": (
+        "flowsim.models.induction.model:InductionModel",
+        "a flowsim.models.InductionModel",
+    ),
+    "Scan": ("flowsim.scan.plan:Scan", "a flowsim.scan.Scan"),
     "Generator": ("torch:Generator", "a torch.Generator"),
     "Tensor": ((Real, Iterable), "numbers"),
     "ndarray": ((Real, Iterable), "numbers"),
@@ -72,6 +75,24 @@ def at_the_door(module: str, name: str) -> Any:
         if isinstance(start, FunctionType) and not hasattr(start, "answers"):
             type.__setattr__(offered, "__init__", _answering(start, name))
     return offered
+
+
+def front(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """``__getattr__``, ``__dir__`` and ``__all__`` of a package that loads names on first use.
+
+    Args:
+        package: its name.
+        homes: the module of every name, within flowsim.
+    """
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return at_the_door(f"flowsim.{homes[name]}", name)
+
+    return get, lambda: sorted(homes), sorted(homes)
 
 
 def _answering(function: FunctionType, name: str) -> Any:

@@ -25,8 +25,8 @@ class Interrupted(Exception):
 
     >>> import flowsim
     >>> try:
-    ...     raise flowsim.Interrupted("stopped after 3 of 8 chunks; --resume goes on")
-    ... except flowsim.Interrupted as stop:
+    ...     raise flowsim.errors.Interrupted("stopped after 3 of 8 chunks; --resume goes on")
+    ... except flowsim.errors.Interrupted as stop:
     ...     print(stop)
     stopped after 3 of 8 chunks; --resume goes on
     """

@@ -241,7 +241,7 @@ class SymmetricChain(GapChain):
         InputError: S is not an integer of at least 2, or p not a number strictly between 0 and 1.
 
     >>> import flowsim
-    >>> chain = flowsim.SymmetricChain(3, 0.2)
+    >>> chain = flowsim.chains.SymmetricChain(3, 0.2)
     >>> chain.kernel.round(2).tolist()
     [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]
     """

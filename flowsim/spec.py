@@ -403,8 +403,8 @@ def model_of(
 
     >>> import flowsim
     >>> model = flowsim.model("canonical", 0.5, 0.8)
-    >>> record = flowsim.scan_basins(model, {"e": [0.5], "w": [-1.0]})
-    >>> flowsim.model_of(record.attrs).chain
+    >>> record = flowsim.scan(model, {"e": [0.5], "w": [-1.0]})
+    >>> flowsim.spec.model_of(record.attrs).chain
     BinaryChain(p=0.5, q=0.8)
     """
     if callable(attributes):

@@ -10,20 +10,22 @@ from functools import partial
 import torch
 
 from flowsim import (
-    AttentionModel,
     BinaryChain,
-    CanonicalModel,
-    InductionModel,
-    LinearAttentionModel,
     MarkovChain,
-    RankOneModel,
-    StatesAttentionModel,
-    StatesModel,
-    UntiedModel,
     find_limits,
     trajectories,
 )
 from flowsim.compiled import config
+from flowsim.models import (
+    CanonicalModel,
+    InductionModel,
+    LinearAttentionModel,
+    RankOneModel,
+    StatesAttentionModel,
+    StatesModel,
+    UniformAttentionModel,
+    UntiedModel,
+)
 from full_model import Architecture, initial_weights
 from full_model.comparison.fields import AttentionFreeField, EnumeratedField
 
@@ -49,7 +51,7 @@ def sum_over_prefixes():
 
 #: Every second one takes about half of the time.
 ENGINES = {
-    "uniform": partial(follow, AttentionModel(CHAIN, 3)),
+    "uniform": partial(follow, UniformAttentionModel(CHAIN, 3)),
     "rank-one with attention": partial(follow, RankOneModel(CHAIN, 3, attention=True)),
     "full models": sum_over_prefixes,
     "bias": partial(follow, CanonicalModel(CHAIN, bias="dynamic")),

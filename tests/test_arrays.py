@@ -68,15 +68,17 @@ def test_a_tensor_keeps_its_graph_and_an_array_its_owner():
 def test_closed_forms_take_arrays():
     chain = flowsim.BinaryChain(0.5, 0.8)
     w = [-0.6, -0.3]
-    found = flowsim.separatrix(chain, w)
+    found = flowsim.models.separatrix(chain, w)
     assert isinstance(found, np.ndarray)
-    assert np.array_equal(found, flowsim.separatrix(chain, torch.tensor(w, dtype=torch.float64)))
-    assert flowsim.separatrix(chain, -0.3) == found[1]
-    assert flowsim.reaches_global_minimum(chain, [[1.0, -0.3], [1.0, 0.3]]).tolist() == [
+    assert np.array_equal(
+        found, flowsim.models.separatrix(chain, torch.tensor(w, dtype=torch.float64))
+    )
+    assert flowsim.models.separatrix(chain, -0.3) == found[1]
+    assert flowsim.models.reaches_global_minimum(chain, [[1.0, -0.3], [1.0, 0.3]]).tolist() == [
         True,
         False,
     ]
-    assert flowsim.energy([1.0, 2.0]) == pytest.approx(1 - 4 - np.log(2))
+    assert flowsim.models.energy([1.0, 2.0]) == pytest.approx(1 - 4 - np.log(2))
 
 
 def test_a_model_says_what_it_is():

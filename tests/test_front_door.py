@@ -2,6 +2,7 @@
 
 import ast
 import pickle
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,8 @@ import flowsim
 import full_model
 
 NAMED_IN_HELP = {
-    *("model", "find_limits", "trajectories", "hitting_times", "scan_basins", "write_scan"),
-    *("portrait_record", "read_record", "draw", "InputError"),
+    *("model", "find_limits", "trajectories", "hitting_times", "scan", "portrait"),
+    *("read_record", "draw", "InputError"),
 }
 
 
@@ -27,10 +28,12 @@ def test_editors_know_every_name(package):
         for node in ast.parse(stub.read_text()).body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
+        if alias.asname in package._HOME
     }
     homes = {name: f"{package.__name__}.{home}.{name}" for name, home in package._HOME.items()}
+    homes.pop("scan", None)  # a package that can be called
     assert seen == homes
-    assert package.__all__ == dir(package) == sorted(homes)
+    assert package.__all__ == dir(package) == sorted(package._HOME)
 
 
 @pytest.mark.parametrize("name", flowsim.__all__)
@@ -45,7 +48,7 @@ def test_other_names_are_not():
 
 @pytest.mark.parametrize(
     ("guess", "meant"),
-    [("portrait", "portrait_record"), ("load", "read_record"), ("find_limit", "find_limits")],
+    [("load", "read_record"), ("plot", "draw"), ("find_limit", "find_limits")],
 )
 def test_guessed_names_are_answered_with_the_right_ones(guess, meant):
     with pytest.raises(AttributeError, match=meant):
@@ -67,34 +70,37 @@ MODEL = "flowsim.model('canonical', 0.5, 0.8)"
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        ("flowsim.portrait_record('canonical')", "takes a model, such as"),
-        (f"flowsim.portrait_record({MODEL}, fix={{}})", "no argument fix; it takes .*fixed"),
-        (f"flowsim.portrait_record({MODEL}, window=(1, 2))", "a range by axis"),
-        (f"flowsim.portrait_record({MODEL}, w_range=(2, -2))", "LOW < HIGH"),
-        (f"flowsim.scan_basins({MODEL}, [[1.0, 1.0]])", r"Points\(\['e', 'w'\], rows\)"),
+        ("flowsim.portrait('canonical')", "takes a model, such as"),
+        (f"flowsim.portrait({MODEL}, fix={{}})", "no argument fix; it takes .*fixed"),
+        (f"flowsim.portrait({MODEL}, window=(1, 2))", "a range by axis"),
+        (f"flowsim.portrait({MODEL}, w_range=(2, -2))", "LOW < HIGH"),
+        (f"flowsim.scan({MODEL}, [[1.0, 1.0]])", r"Points\(\['e', 'w'\], rows\)"),
         (f"flowsim.draw({MODEL})", "takes a record"),
         (f"flowsim.summarize({MODEL})", "takes a record"),
         ("flowsim.model('rank-one', 0.5, 0.8, N=8)", "N is length"),
         ("flowsim.model('rank_one', 0.5, 0.8)", "rank-one"),
-        ("flowsim.CanonicalModel(0.5, 0.8)", "takes a chain"),
-        (f"flowsim.separatrix({MODEL}, [0.5])", "takes a chain"),
-        (f"flowsim.confirm({MODEL}, 3, 3, 4)", "starts need shape"),
+        ("flowsim.models.CanonicalModel(0.5, 0.8)", "takes a chain"),
+        (f"flowsim.models.separatrix({MODEL}, [0.5])", "takes a chain"),
+        (f"flowsim.reference.confirm({MODEL}, 3, 3, 4)", "starts need shape"),
         ("flowsim.find_limits(flowsim.model('rank-one', 0.5, 0.8), [1, -1])", "from_canonical"),
-        ("flowsim.successor_counts(3, 1, 2)", "integers of shape"),
-        ("flowsim.reaches_global_minimum(flowsim.BinaryChain(0.5, 0.8), 3)", "theta must have"),
-        (f"flowsim.minima_curve({MODEL}, [0.5])", "takes a chain"),
+        ("flowsim.chains.successor_counts(3, 1, 2)", "integers of shape"),
+        (
+            "flowsim.models.reaches_global_minimum(flowsim.BinaryChain(0.5, 0.8), 3)",
+            "theta must have",
+        ),
+        (f"flowsim.models.minima_curve({MODEL}, [0.5])", "takes a chain"),
         ("flowsim.find_limits(Alike(), [[1.0, 1.0]])", "derive .* from flowsim.Model"),
-        ("flowsim.reference_limits('canonical', [[1.0, 1.0]])", "takes a model, such as"),
-        ("flowsim.curvatures('canonical', [1.0, 1.0])", "takes a model, such as"),
-        (f"flowsim.portrait_record({MODEL}, resolution='a')", "resolution must be a whole number"),
-        (f"flowsim.portrait_record({MODEL}, resolution=0)", "resolution must be a whole number"),
-        (f"flowsim.portrait_record({MODEL}, optimizer='adam')", r"OptimizerChoice\.named"),
-        ("flowsim.Scan('canonical', None)", "takes a model or a ModelSpec"),
-        (f"flowsim.Scan({MODEL}, [[1.0, 1.0]])", "must be a Grid"),
+        ("flowsim.reference.reference_limits('canonical', [[1.0, 1.0]])", "takes a model, such as"),
+        ("flowsim.landscape.curvatures('canonical', [1.0, 1.0])", "takes a model, such as"),
+        (f"flowsim.portrait({MODEL}, resolution='a')", "resolution must be a whole number"),
+        (f"flowsim.portrait({MODEL}, resolution=0)", "resolution must be a whole number"),
+        (f"flowsim.portrait({MODEL}, optimizer='adam')", r"OptimizerChoice\.named"),
+        ("flowsim.scan.Scan('canonical', None)", "takes a model or a ModelSpec"),
+        (f"flowsim.scan.Scan({MODEL}, [[1.0, 1.0]])", "must be a Grid"),
         ("flowsim.Grid([1.0, 2.0])", "values by name"),
         ("flowsim.Cloud(100, 1.0, 0.5)", "names of coordinates"),
         ("flowsim.Points([[1.0, 2.0]], ['e', 'w'])", "names of coordinates"),
-        ("flowsim.Grid({'e': [1.0], 'w': [1.0]}) and flowsim.scan()", "scan_basins"),
+        ("flowsim.scan()", "missing a required argument"),
     ],
 )
 def test_wrong_arguments_are_answered_in_one_sentence(call, sentence):
@@ -106,12 +112,13 @@ def test_wrong_arguments_are_answered_in_one_sentence(call, sentence):
     "call",
     [
         "flowsim.find_limits(model, start).theta",
-        "flowsim.reference_limits(model, start).theta",
+        "flowsim.reference.reference_limits(model, start).theta",
         "flowsim.descend(model, start, 'gd', steps=20).theta",
-        "flowsim.ReducedTraining(lifted, 'gd', steps=20).run(lifted.from_canonical(start)).theta",
+        "flowsim.training.ReducedTraining(lifted, 'gd', steps=20)"
+        ".run(lifted.from_canonical(start)).theta",
         "flowsim.trajectories(model, start, [0.0, 1.0])",
-        "flowsim.curvatures(model, start)",
-        "flowsim.separatrix(model.chain, start)",
+        "flowsim.landscape.curvatures(model, start)",
+        "flowsim.models.separatrix(model.chain, start)",
         "model.loss(start)",
     ],
 )
@@ -193,16 +200,18 @@ CANONICAL = flowsim.model("canonical", 0.5, 0.8)
         (lambda: flowsim.Cloud(("e", "w"), "x", 1.0), "an integer as count, not 'x'"),
         (lambda: flowsim.Cloud(("e", "w"), 10, "x"), "a number .* as sigma, not 'x'"),
         (lambda: flowsim.BinaryChain(0.5), r"BinaryChain\(p, q\): .*'q'"),
-        (lambda: flowsim.cell_centres(-2, 2), r"cell_centres\(low, high, cells\): .*'cells'"),
-        (lambda: flowsim.cell_centres(-2, 2, 0), "cells must be a whole number"),
+        (lambda: flowsim.scan.cell_centres(-2, 2), r"cell_centres\(low, high, cells\): .*'cells'"),
+        (lambda: flowsim.scan.cell_centres(-2, 2, 0), "cells must be a whole number"),
         (lambda: flowsim.Grid({"e": "x"}), "values of e must be numbers, not 'x'"),
         (lambda: flowsim.write_record(CANONICAL, "a.nc"), "a record, .* as record, not Canonical"),
         (lambda: flowsim.read_record(3), "the path of a file .* as path, not 3"),
-        (lambda: flowsim.Ends("x"), "a model, such as .* as model, not 'x'"),
-        (lambda: flowsim.baselines([], 8), "as data, not"),
-        (lambda: flowsim.rung_law(3, 8, 1.0, 1.0), "a chain, such as .* as chain, not 3"),
-        (lambda: flowsim.write_scan(3, "a.nc"), "a flowsim.Scan as scan, not 3"),
-        (lambda: flowsim.sample_chain(CANONICAL.chain, 2, 3, 4), "torch.Generator as generator"),
+        (lambda: flowsim.landscape.Ends("x"), "a model, such as .* as model, not 'x'"),
+        (lambda: flowsim.models.rung_law(3, 8, 1.0, 1.0), "a chain, such as .* as chain, not 3"),
+        (lambda: flowsim.scan.write_scan(3, "a.nc"), "a flowsim.scan.Scan as scan, not 3"),
+        (
+            lambda: flowsim.chains.sample_chain(CANONICAL.chain, 2, 3, 4),
+            "torch.Generator as generator",
+        ),
         (
             lambda: full_model.initial_weights(full_model.Architecture(4, 2), "balanced", 3),
             "a list as seeds, not 3",
@@ -224,3 +233,17 @@ def test_errors_of_right_calls_stay_as_they_are():
     with pytest.raises(Exception, match="nothing"):
         flowsim.find_limits(Faulty(), [[1.0]])
     assert pickle.loads(pickle.dumps(flowsim.find_limits)) is flowsim.find_limits
+
+
+def test_the_top_has_at_most_thirty_names_and_others_answer_with_their_place():
+    assert len(flowsim.__all__) <= 30
+    for old, new in flowsim._MOVED.items():
+        with pytest.warns(DeprecationWarning, match=f"flowsim.{old} is now flowsim.{new}"):
+            assert getattr(flowsim, old) is pkgutil.resolve_name(f"flowsim.{new}")
+
+
+def test_a_scan_is_in_memory_or_on_disk(tmp_path):
+    model, axes = flowsim.model("canonical", 0.5, 0.8), {"e": [0.5, 1.0], "w": [-1.0, 0.5]}
+    found = flowsim.scan(model, axes)
+    stored = flowsim.scan(model, axes, tmp_path / "scan.nc", overwrite=True)
+    assert np.array_equal(found.label, stored.label)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from mpmath import log, mp, mpf
 
-from flowsim import BinaryChain, InputError, MarkovChain, SymmetricChain
+from flowsim import BinaryChain, InputError, MarkovChain
+from flowsim.chains import SymmetricChain
 
 QUANTITIES = ("entropy_rate", "stationary_entropy", "mutual_information", "second_eigenvalue",
               "covariance_eigenvalue")  # fmt: skip

@@ -26,9 +26,9 @@ CALLS = {
     "find_limits": lambda m, **k: flowsim.find_limits(m, [[1.0, 0.5]], **k),
     "trajectories": lambda m: flowsim.trajectories(m, [[1.0, 0.5]], [0.0, 1.0]),
     "hitting_times": lambda m: flowsim.hitting_times(m, [[1.0, 0.5]]),
-    "scan_basins": lambda m, **k: flowsim.scan_basins(m, {"x": AXIS, "y": AXIS}, **k),
+    "scan_basins": lambda m, **k: flowsim.scan(m, {"x": AXIS, "y": AXIS}, **k),
     "descend": lambda m, **k: flowsim.descend(m, [[1.0, 0.5]], steps=5, **k),
-    "search_critical_points": lambda m: flowsim.search_critical_points(
+    "search_critical_points": lambda m: flowsim.landscape.search_critical_points(
         m, torch.Generator().manual_seed(0), 3, (2.0, 2.0)
     ),
     "refine_boundary": lambda m, **k: flowsim.refine_boundary(m, {"x": AXIS, "y": AXIS}, levels=1,
@@ -55,7 +55,7 @@ def test_reduce_takes_one_thread_and_what_it_finds_too():
     with threads(2):
         start = {"a": torch.full((3,), 0.3), "b": torch.full((3,), 0.1)}
         model = flowsim.reduce(loss, start)
-        flowsim.agreement(model, [[0.5, 0.2]], until=1.0)
+        flowsim.reduction.agreement(model, [[0.5, 0.2]], until=1.0)
         with pytest.raises(flowsim.InputError):
             flowsim.reduce(lambda w: loss(w).sqrt() * float("nan"), start)
         assert torch.get_num_threads() == 2

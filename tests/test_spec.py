@@ -11,7 +11,8 @@ import pytest
 import torch
 
 import flowsim
-from flowsim import AttentionModel, BinaryChain, InductionModel, InputError, RankOneModel
+from flowsim import BinaryChain, InputError
+from flowsim.models import InductionModel, RankOneModel, UniformAttentionModel
 from flowsim.spec import (
     BUILT_IN,
     ModelSpec,
@@ -103,8 +104,8 @@ def test_an_induction_model_of_other_kernels_is_not_built_of_a_record():
 def test_a_record_of_several_values_says_what_to_give():
     attributes = {"model": "uniform", "p": 0.5, "bias": "optimal"}
     with pytest.raises(InputError, match="not of one q and one length: give q and length"):
-        flowsim.model_of(attributes)
-    model = flowsim.model_of(attributes, q=0.8, length=3)
+        flowsim.spec.model_of(attributes)
+    model = flowsim.spec.model_of(attributes, q=0.8, length=3)
     assert model.chain == BinaryChain(0.5, 0.8) and model.length == 3
 
 
@@ -174,7 +175,7 @@ def test_tolerances_are_as_find_limits_says():
     assert all(model.flow().rtol == 1e-10 for model in models)
     chain = BinaryChain(0.5, 0.8)
     for model, rtol in ((RankOneModel(chain, 8), 1e-8), (InductionModel(5), 1e-8),
-                        (AttentionModel(chain, 8), 1e-6)):  # fmt: skip
+                        (UniformAttentionModel(chain, 8), 1e-6)):  # fmt: skip
         assert model.flow().rtol == rtol
 
 

@@ -25,10 +25,10 @@ def small_records() -> dict[str, xr.Dataset]:
     """A small record of every kind."""
     plane = flowsim.model("canonical", 0.5, 0.8)
     makers: dict[str, Callable[[], xr.Dataset]] = {
-        "portrait": lambda: flowsim.portrait_record(plane, resolution=8),
-        "phase space": lambda: flowsim.phase_space_record(flowsim.model("linear", 0.5, 0.8)),
-        "scan": lambda: flowsim.scan_basins(plane, {"e": [0.5, 1.0], "w": [-1.0, 0.5]}),
-        "gaussian": lambda: flowsim.gaussian_record(plane, [0.5, 1.0], samples=4),
+        "portrait": lambda: flowsim.portrait(plane, resolution=8),
+        "phase space": lambda: flowsim.phase_space(flowsim.model("linear", 0.5, 0.8)),
+        "scan": lambda: flowsim.scan(plane, {"e": [0.5, 1.0], "w": [-1.0, 0.5]}),
+        "gaussian": lambda: flowsim.gaussian(plane, [0.5, 1.0], samples=4),
         "comparison": lambda: full_model.compare(
             full_model.Comparison(0.5, 0.8), full_model.grid_points(2, 2)
         ),

@@ -23,7 +23,7 @@ import numpy as np
 import flowsim
 from full_model import Architecture, Recipe, RunSettings, train
 
-prior = flowsim.DirichletPrior(2)
+prior = flowsim.chains.DirichletPrior(2)
 GLOBAL, LOCAL = int(flowsim.Label.GLOBAL_MINIMUM), int(flowsim.Label.LOCAL_MINIMUM)
 
 # %% [markdown]
@@ -35,7 +35,7 @@ GLOBAL, LOCAL = int(flowsim.Label.GLOBAL_MINIMUM), int(flowsim.Label.LOCAL_MINIM
 # predictor.
 
 # %%
-losses = flowsim.prior_losses(prior, 24)
+losses = flowsim.chains.prior_losses(prior, 24)
 n = np.arange(1, 25)
 figure, ax = plt.subplots(figsize=(6, 3), dpi=80, layout="constrained")
 for key, words, style in (("0", "counting symbols", "--"), ("1", "counting pairs = Bayes", "-"),
@@ -68,12 +68,12 @@ assert (kernel < pairs).all() and pairs[-1] - kernel[-1] < 0.3 * (pairs[0] - ker
 # they converge, ever more slowly, to a worse solution in which the head matches the wrong symbol.
 
 # %%
-model = flowsim.InductionModel(8)
-record = flowsim.portrait_record(model, resolution=32)
+model = flowsim.models.InductionModel(8)
+record = flowsim.portrait(model, resolution=32)
 figure, ax = plt.subplots(figsize=(6.6, 6.2), dpi=75, layout="constrained")
 flowsim.draw(record, ax)
 plt.show()
-landscape = flowsim.induction_landscape(model)
+landscape = flowsim.models.induction_landscape(model)
 for side, end in sorted(landscape.ends.items()):
     print(f"end at β {'>' if side > 0 else '<'} 0: loss {end.loss:.4f} nats")
 print(f"plateau {landscape.plateau:.4f} nats, saddle at α = {landscape.saddles[0]:.3f}")

@@ -94,7 +94,7 @@ def along(axis):
 
 spectra = ([2.0, 1.0, 0.7, 0.4], [1.5, 0.6, 0.3, 0.2])
 heads = [flowsim.reduce(regression(spectrum), along(1), steps=20) for spectrum in spectra]
-kept = flowsim.conserved(*heads)
+kept = flowsim.reduction.conserved(*heads)
 print(", ".join(heads[0].coordinates), "| conserved:", "; ".join(kept.polynomials))
 
 # %% tags=["hide-input"]
@@ -114,8 +114,8 @@ assert set(kept.polynomials) == {"value² − query²", "key² − query²"} and
 # %%
 first = flowsim.reduce(regression(spectra[0]), along(0), steps=20)
 growths = {
-    "first axis": flowsim.transverse_growth(first, until=20.0, pieces=32),
-    "second axis": flowsim.transverse_growth(heads[0], until=20.0, pieces=32),
+    "first axis": flowsim.reduction.transverse_growth(first, until=20.0, pieces=32),
+    "second axis": flowsim.reduction.transverse_growth(heads[0], until=20.0, pieces=32),
 }
 figure, ax = plt.subplots(figsize=(6, 3), dpi=80, layout="constrained")
 for (words, growth), style in zip(growths.items(), ("-", "--"), strict=True):
@@ -138,7 +138,7 @@ assert growths["first axis"].gain < 10
 
 # %%
 shares = {
-    words: flowsim.agreement(found, [found.start], noise=0.01, runs=4, until=200.0)
+    words: flowsim.reduction.agreement(found, [found.start], noise=0.01, runs=4, until=200.0)
     for words, found in (("first axis", first), ("second axis", heads[0]))
 }
 for words, found in shares.items():

@@ -40,13 +40,13 @@ chains = {pq: flowsim.BinaryChain(*pq) for pq in (ABOVE, BELOW)}
 
 # %%
 above, below = (
-    [1 - flowsim.gaussian_probability(chains[pq], sigma) for sigma in (0.1, 1e6)]
+    [1 - flowsim.models.gaussian_probability(chains[pq], sigma) for sigma in (0.1, 1e6)]
     for pq in (ABOVE, BELOW)
 )
 print("trapped at σ = 0.1 and σ = 10⁶: p + q > 1", above, "p + q < 1", below)
 
 # %% tags=["hide-input"]
-assert 3e-9 < flowsim.gaussian_probability(chains[ABOVE], 0.1) < 5e-9
+assert 3e-9 < flowsim.models.gaussian_probability(chains[ABOVE], 0.1) < 5e-9
 assert abs(above[1] - 1 / 2) < 1e-5
 assert below[0] < 1e-10 and abs(below[1] - 1 / 4) < 1e-5
 
@@ -60,7 +60,7 @@ assert below[0] < 1e-10 and abs(below[1] - 1 / 4) < 1e-5
 # %%
 sigmas = np.geomspace(0.1, 10, 13)
 scans = {
-    pq: flowsim.gaussian_record(flowsim.CanonicalModel(chain), sigmas, samples=400, seed=1)
+    pq: flowsim.gaussian(flowsim.models.CanonicalModel(chain), sigmas, samples=400, seed=1)
     for pq, chain in chains.items()
 }
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), dpi=75, sharey=True, layout="constrained")
@@ -91,7 +91,7 @@ cloud = flowsim.Cloud(("e", "w"), 300, sigma=1.0, seed=3)
 trapped = np.empty((len(grid), len(grid)))
 for i, p in enumerate(grid):
     for j, q in enumerate(grid):
-        found = flowsim.scan_basins(flowsim.CanonicalModel(flowsim.BinaryChain(p, q)), cloud)
+        found = flowsim.scan(flowsim.models.CanonicalModel(flowsim.BinaryChain(p, q)), cloud)
         assert (found.label != flowsim.Label.UNRESOLVED).all()
         trapped[i, j] = float((found.label == LOCAL).mean())
 
@@ -109,7 +109,7 @@ plt.show()
 side = np.round(np.add.outer(grid, grid) - 1, 12)
 for sign, chain in ((1, chains[ABOVE]), (-1, chains[BELOW])):
     values = trapped[np.sign(side) == sign]
-    expected = 1 - flowsim.gaussian_probability(chain, 1.0)
+    expected = 1 - flowsim.models.gaussian_probability(chain, 1.0)
     assert np.ptp(values) == 0
     assert abs(values[0] - expected) < 3 * (expected * (1 - expected) / 300) ** 0.5
 assert (side == 0).sum() == 8 and (trapped[side == 0] == 0).all()
@@ -132,11 +132,13 @@ for pq in (ABOVE, BELOW):
     for sigma in scales:
         points = cloud_points(150, sigma, seed=2)
         run = compare(Comparison(*pq, "rank-one", "flow"), points)
-        reduced = flowsim.find_limits(flowsim.CanonicalModel(chains[pq]), points).label.numpy()
+        reduced = flowsim.find_limits(
+            flowsim.models.CanonicalModel(chains[pq]), points
+        ).label.numpy()
         trained = run.outcome.to_numpy()
         assert run.attrs["unresolved_outcomes"] == run.attrs["unresolved_predictions"] == 0
         assert run.attrs["agreeing"] == 150
-        theory = 1 - flowsim.gaussian_probability(chains[pq], sigma)
+        theory = 1 - flowsim.models.gaussian_probability(chains[pq], sigma)
         shares[pq, sigma] = theory, (reduced == LOCAL).mean(), (trained == LOCAL).mean()
         freed = (reduced == LOCAL) & (trained == GLOBAL)
         caught = (reduced == GLOBAL) & (trained == LOCAL)
@@ -150,7 +152,7 @@ for (pq, sigma), (theory, flow, full) in shares.items():
 figure, ax = plt.subplots(figsize=(6, 3.2), dpi=80, layout="constrained")
 fine = np.geomspace(0.1, 2, 60)
 for pq, colour in ((ABOVE, "#a33b00"), (BELOW, "#00537f")):
-    theory = [1 - flowsim.gaussian_probability(chains[pq], s) for s in fine]
+    theory = [1 - flowsim.models.gaussian_probability(chains[pq], s) for s in fine]
     name = f"p, q = {pq}"
     ax.plot(fine, theory, color=colour, label=f"{name}: integral")
     values = np.array([shares[pq, s] for s in scales])

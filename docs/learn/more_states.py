@@ -57,7 +57,7 @@ assert lopsided.covariance_eigenvalue < 0 and 0 < lopsided.entropy_rate < np.log
 
 # %%
 records = {
-    p: flowsim.portrait_record(
+    p: flowsim.portrait(
         flowsim.model("states", p, states=STATES), (-1.5, 1.5), (-3, 3), resolution=64
     )
     for p in (0.9, 0.7)
@@ -76,7 +76,7 @@ above, below = (records[p].label for p in (0.9, 0.7))
 assert (above.where(above.w > 0, drop=True) == LOCAL).all()
 assert (below.where(below.w > 0, drop=True) == GLOBAL).all() and (below == LOCAL).any()
 for record in records.values():
-    found = flowsim.portrait_summary(record)
+    found = flowsim.portraits.portrait_summary(record)
     assert found["oracle_agree"] == found["oracle_cells"] and found["unresolved"] == 0
 
 # %% [markdown]
@@ -93,7 +93,7 @@ trapped = {}
 for states in (2, 3, 5):
     shares = []
     for p in probability:
-        record = flowsim.scan_basins(flowsim.model("states", p, states=states), cloud)
+        record = flowsim.scan(flowsim.model("states", p, states=states), cloud)
         shares.append(float(record.share.sel(basin="local_minimum")))
     trapped[states] = np.array(shares)
 figure, ax = plt.subplots(figsize=(6, 3), dpi=80, layout="constrained")

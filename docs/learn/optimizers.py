@@ -38,7 +38,9 @@ looks = np.unique(np.geomspace(1, 4000, 80).astype(int))
 papers = {"beta2": 0.95, "schedule": "cosine", "clip": 1.0}  # AdamW decays too, by 1e-3
 optimizers = {"gd": {}, "momentum": {}, "adam": papers, "adamw-papers": {}}
 runs = {
-    name: flowsim.ReducedTraining(model, name, steps=4000, **numbers).run(start, keep=looks)
+    name: flowsim.training.ReducedTraining(model, name, steps=4000, **numbers).run(
+        start, keep=looks
+    )
     for name, numbers in optimizers.items()
 }
 figure, ax = plt.subplots(figsize=(6, 3), dpi=80, layout="constrained")
@@ -71,16 +73,18 @@ for name in ("adam", "adamw-papers"):
 # starts lie, and AdamW learns from the 28 starts with w < 0 alone.
 
 # %%
-axis = flowsim.cell_centres(-2.0, 2.0, 16)
+axis = flowsim.scan.cell_centres(-2.0, 2.0, 16)
 grid = np.array([(e, w) for e in axis for w in axis])
 lifted = model.from_canonical(grid)
 by_flow = np.asarray(flowsim.find_limits(model, lifted).label) == GLOBAL
-by_adamw = np.asarray(flowsim.ReducedTraining(model, "adamw-papers", steps=4000).run(lifted).label)
+by_adamw = np.asarray(
+    flowsim.training.ReducedTraining(model, "adamw-papers", steps=4000).run(lifted).label
+)
 learned = by_adamw == GLOBAL
 print(f"of {len(grid)} starts the flow learns {by_flow.sum()}, AdamW {learned.sum()}")
 print(f"learned by the flow and not by AdamW: {(by_flow & ~learned).sum()}")
 exact_map = flowsim.OptimizerChoice.named("adamw-papers", steps=4000, nudge=0)
-by_map = np.asarray(flowsim.ReducedTraining(model, exact_map).run(lifted).label)
+by_map = np.asarray(flowsim.training.ReducedTraining(model, exact_map).run(lifted).label)
 print(f"without a displacement AdamW learns {(by_map == GLOBAL).sum()}")
 
 kinds = by_flow.astype(int) + 2 * learned

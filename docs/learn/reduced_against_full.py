@@ -55,8 +55,8 @@ record, _ = train(settings)
 trained, times = record.loss.to_numpy(), rate * record.step.to_numpy()
 reduced = []
 for pq, start in zip(pairs, starts, strict=True):
-    model = flowsim.CanonicalModel(chains[pq])
-    orbit = flowsim.integrate(model, torch.tensor(start).double(), torch.tensor(times))
+    model = flowsim.models.CanonicalModel(chains[pq])
+    orbit = flowsim.reference.integrate(model, torch.tensor(start).double(), torch.tensor(times))
     reduced.append(model.loss(orbit).numpy())
 reduced = np.stack(reduced, axis=1)
 
@@ -132,7 +132,7 @@ for pq, record in rank_one.items():
     print(f"  {distance:.0e}, weights off the rank-one set by at most {drift:.0e} of their size")
     assert record.attrs["agreeing"] == record.attrs["decided"] == 100
     assert distance < 0.01 and drift < 1e-12
-model = flowsim.RankOneModel(chains[ABOVE], 8)
+model = flowsim.models.RankOneModel(chains[ABOVE], 8)
 
 # %% tags=["hide-input"]
 assert model.coordinates == ("e", "rho", "w1", "w2", "b") and model.metric == (1, 8, 4, 4, 1)
@@ -148,7 +148,7 @@ assert model.coordinates == ("e", "rho", "w1", "w2", "b") and model.metric == (1
 # Below is the orbit of the flow, sliding exactly; the runs above, in steps, chatter about it.
 
 # %%
-model = flowsim.RankOneModel(chains[BELOW], 8)
+model = flowsim.models.RankOneModel(chains[BELOW], 8)
 state = model.from_canonical(torch.tensor([[0.5, -1.2]]).double())
 times = np.concatenate([[0], np.geomspace(0.1, 300, 120)])
 path = flowsim.trajectories(model, state, times)[:, 0]
@@ -175,7 +175,7 @@ assert open_after_one[sliding].abs().max() < 0.03
 assert (rho[sliding].diff() <= 0).all() and eps[-1] > 5 * eps[sliding][0]
 assert (w2 - w2[0]).abs().max() < 0.05
 assert abs(float(model.loss(path[-1:])) - chains[BELOW].entropy_rate) < 1e-6
-canonical_model = flowsim.CanonicalModel(chains[BELOW])
+canonical_model = flowsim.models.CanonicalModel(chains[BELOW])
 assert flowsim.find_limits(canonical_model, torch.tensor([0.5, -1.2]).double()).label == LOCAL
 
 # %% [markdown]

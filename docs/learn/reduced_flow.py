@@ -37,7 +37,7 @@ from full_model import Architecture, MarkovSource, PopulationLoss, lift_canonica
 
 torch.set_num_threads(1)
 chain = flowsim.BinaryChain(p=0.5, q=0.8)
-model = flowsim.CanonicalModel(chain)
+model = flowsim.models.CanonicalModel(chain)
 
 # %% [markdown]
 # ## The task, and its two candidate answers
@@ -119,7 +119,7 @@ assert (gap(torch.tensor([[0.1, -0.71], [5.0, -3.0]])) < 0).all()
 # %%
 starts = torch.tensor([[0.5, -1.2], [0.5, 0.5]], dtype=torch.float64)
 times = torch.cat([torch.zeros(1), torch.logspace(-1, 3, 81)]).double()
-orbit = flowsim.integrate(model, starts, times)
+orbit = flowsim.reference.integrate(model, starts, times)
 loss = model.loss(orbit)
 names = [f"from (e, w) = ({e:g}, {w:g})" for e, w in starts.tolist()]
 
@@ -149,8 +149,10 @@ assert abs(loss[-1, 0] - chain.entropy_rate) < 1e-9
 assert abs(loss[-1, 1] - chain.stationary_entropy) < 1e-9 and abs(orbit[-1, 1, 0]) < 1e-6
 assert (orbit[-1, 1] - orbit[-21, 1]).abs().max() < 1e-6  # nothing moves from 100 to 1000
 bottom = torch.stack([torch.zeros(()).double(), orbit[-1, 1, 1]])
-assert flowsim.curvatures(model, bottom).max() > 0.01  # e curves upward; along w the line is flat
-assert (flowsim.energy(orbit) - flowsim.energy(starts)).abs().max() < 1e-9
+assert (
+    flowsim.landscape.curvatures(model, bottom).max() > 0.01
+)  # e curves upward; along w the line is flat
+assert (flowsim.models.energy(orbit) - flowsim.models.energy(starts)).abs().max() < 1e-9
 
 # %% [markdown]
 # ## The basins
@@ -165,7 +167,7 @@ assert (flowsim.energy(orbit) - flowsim.energy(starts)).abs().max() < 1e-9
 
 # %%
 records = {
-    pq: flowsim.portrait_record(flowsim.CanonicalModel(flowsim.BinaryChain(*pq)), resolution=80)
+    pq: flowsim.portrait(flowsim.models.CanonicalModel(flowsim.BinaryChain(*pq)), resolution=80)
     for pq in ((0.5, 0.8), (0.2, 0.3))
 }
 figure, axes = plt.subplots(1, 2, figsize=(9, 4.4), dpi=72, sharey=True, layout="constrained")
@@ -179,7 +181,7 @@ plt.show()
 
 # %% tags=["hide-input"]
 for pq, share in (((0.5, 0.8), 0.53), ((0.2, 0.3), 0.18)):
-    found = flowsim.portrait_summary(records[pq])
+    found = flowsim.portraits.portrait_summary(records[pq])
     assert found["oracle_agree"] == found["oracle_cells"] > 6000
     assert found["unresolved"] == found["saddle"] == 0
     assert abs(found["fraction"]["local_minimum"] - share) < 0.01
@@ -199,8 +201,8 @@ axis = np.linspace(-2.9, 2.9, 40)
 
 
 def labels(p, q):
-    canonical = flowsim.CanonicalModel(flowsim.BinaryChain(p, q))
-    return flowsim.scan_basins(canonical, {"e": axis, "w": axis}).label.to_numpy()
+    canonical = flowsim.models.CanonicalModel(flowsim.BinaryChain(p, q))
+    return flowsim.scan(canonical, {"e": axis, "w": axis}).label.to_numpy()
 
 
 # %% tags=["hide-input"]
@@ -221,13 +223,13 @@ assert flowsim.BinaryChain(0.3, 0.7).mutual_information == 0
 tied = torch.cartesian_prod(*2 * [torch.linspace(-1.9, 1.9, 20).double()])
 untied = torch.stack([tied[:, 0], 0.9 * tied[:, 0], tied[:, 1]], dim=-1)
 tied_ends = flowsim.find_limits(model, tied)
-untied_ends = flowsim.find_limits(flowsim.UntiedModel(chain), untied)
+untied_ends = flowsim.find_limits(flowsim.models.UntiedModel(chain), untied)
 trapped = tied_ends.label == flowsim.Label.LOCAL_MINIMUM
 still = untied_ends.label == flowsim.Label.LOCAL_MINIMUM
 print(f"trapped: tied {int(trapped.sum())} of {len(tied)}, untied {int(still.sum())}")
 
 # %% tags=["hide-input"]
-assert flowsim.UntiedModel(chain).coordinates == ("e", "u", "w")
+assert flowsim.models.UntiedModel(chain).coordinates == ("e", "u", "w")
 assert trapped.sum() > 200
 assert (untied_ends.label == flowsim.Label.GLOBAL_MINIMUM).all()
 opposite = untied_ends.theta[:, 0] * untied_ends.theta[:, 1] < 0
@@ -243,5 +245,5 @@ assert opposite[tied[:, 1] > 0].all()  # w > 0 cannot supply the sign, so e and 
 
 # %% tags=["hide-input"]
 saddle = torch.tensor([[0.0, -(0.5**0.5)]], dtype=torch.float64)
-assert abs(float(flowsim.energy(saddle)[0]) + (1 + np.log(2)) / 2) < 1e-12
+assert abs(float(flowsim.models.energy(saddle)[0]) + (1 + np.log(2)) / 2) < 1e-12
 assert flowsim.find_limits(model, saddle).label.tolist() == [flowsim.Label.SADDLE]

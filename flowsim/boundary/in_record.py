@@ -45,7 +45,8 @@ def add_boundary(
 
     >>> import flowsim, numpy as np
     >>> model, axis = flowsim.model("canonical", 0.5, 0.8), np.linspace(-2, 2, 9)
-    >>> record = flowsim.add_boundary(flowsim.scan_basins(model, {"e": axis, "w": axis}), model, 2)
+    >>> record = flowsim.scan(model, {"e": axis, "w": axis})
+    >>> record = flowsim.boundary.add_boundary(record, model, 2)
     >>> record.attrs["refine_evaluated"] < record.attrs["refine_full"]
     True
     """

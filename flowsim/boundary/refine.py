@@ -139,7 +139,7 @@ def refined_labels(record: xr.Dataset) -> xr.DataArray:
     >>> import flowsim, numpy as np
     >>> model, axis = flowsim.model("canonical", 0.5, 0.8), np.linspace(-2, 2, 9)
     >>> record = flowsim.refine_boundary(model, {"e": axis, "w": axis}, levels=2)
-    >>> flowsim.refined_labels(record).shape
+    >>> flowsim.boundary.refined_labels(record).shape
     (33, 33)
     """
     names = [str(name) for name in record.variables if str(name).startswith("fine_")]

@@ -1,0 +1,21 @@
+"""Markov chains, hidden processes and priors, exactly."""
+
+from flowsim.door import front
+
+__getattr__, __dir__, __all__ = front(
+    __name__,
+    {
+        "DirichletPrior": "chains.priors",
+        "DoublyStochasticPrior": "chains.priors",
+        "FinitePrior": "chains.priors",
+        "MixturePrior": "chains.priors",
+        "OrderChain": "chains.higher_order",
+        "PriorLosses": "chains.exact_losses",
+        "SymmetricChain": "markov",
+        "in_context": "chains.counting",
+        "prior_losses": "chains.exact_losses",
+        "sample_chain": "chains.paths",
+        "sample_kernels": "chains.paths",
+        "successor_counts": "chains.counting",
+    },
+)

@@ -36,7 +36,7 @@ def baselines(data: MarkovChain | OrderChain | Prior, length: int) -> dict[str, 
             known Bayes predictor.
 
     >>> import flowsim
-    >>> losses = flowsim.baselines(flowsim.BinaryChain(0.5, 0.8), length=4)
+    >>> losses = flowsim.chains.baselines.baselines(flowsim.BinaryChain(0.5, 0.8), length=4)
     >>> {name: round(loss, 4) for name, loss in losses.items()}
     {'uniform': 0.6931, 'unigram': 0.6663, 'bigram': 0.619, 'kernel': 0.619}
     """

@@ -23,7 +23,7 @@ def successor_counts(tokens: Tensor, order: int, states: int) -> Tensor:
         InputError: another shape, other symbols, or an order that is not an integer of at least 0.
 
     >>> import flowsim, torch
-    >>> flowsim.successor_counts(torch.tensor([[0, 1, 0, 1]]), order=1, states=2)[0, -1]
+    >>> flowsim.chains.successor_counts(torch.tensor([[0, 1, 0, 1]]), order=1, states=2)[0, -1]
     tensor([1., 0.], dtype=torch.float64)
     """
     require_integer("order", order, 0)
@@ -60,7 +60,7 @@ def in_context(tokens: Tensor, order: int, states: int, beta: float = 0.0) -> Te
         InputError: as ``successor_counts``, or β below 0.
 
     >>> import flowsim, torch
-    >>> flowsim.in_context(torch.tensor([[0, 1, 0, 1]]), order=1, states=2, beta=1.0)[0, -1]
+    >>> flowsim.chains.in_context(torch.tensor([[0, 1, 0, 1]]), order=1, states=2, beta=1.0)[0, -1]
     tensor([0.6667, 0.3333], dtype=torch.float64)
     """
     if not 0 <= beta < float("inf"):

@@ -36,7 +36,7 @@ class PriorLosses:
         by_position: the same by name ("bayes", "kernel", "0", "1", …), each of shape (N − m + 1,).
 
     >>> import flowsim
-    >>> losses = flowsim.prior_losses(flowsim.DirichletPrior(2), length=6)
+    >>> losses = flowsim.chains.prior_losses(flowsim.chains.DirichletPrior(2), length=6)
     >>> losses.kernel < losses.bayes < losses.counting[0] < losses.uniform
     True
     """
@@ -67,7 +67,7 @@ def prior_losses(
             number), or a prior without a known Bayes predictor.
 
     >>> import flowsim
-    >>> losses = flowsim.prior_losses(flowsim.DirichletPrior(2), length=6)
+    >>> losses = flowsim.chains.prior_losses(flowsim.chains.DirichletPrior(2), length=6)
     >>> round(losses.bayes, 4), round(losses.kernel, 4)
     (0.6244, 0.4897)
     """

@@ -32,7 +32,7 @@ class OrderChain:
     Source: AM Sec. 4.4 (order k); the regime as in docs/derivations/14.md.
 
     >>> import flowsim
-    >>> chain = flowsim.OrderChain([[0.9, 0.1], [0.5, 0.5], [0.5, 0.5], [0.1, 0.9]])
+    >>> chain = flowsim.chains.OrderChain([[0.9, 0.1], [0.5, 0.5], [0.5, 0.5], [0.1, 0.9]])
     >>> chain.order, round(chain.entropy_rate, 4)
     (2, 0.3864)
     """

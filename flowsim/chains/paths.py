@@ -31,7 +31,7 @@ def sample_chain(
 
     >>> import flowsim, torch
     >>> draws = torch.Generator().manual_seed(0)
-    >>> inputs, targets = flowsim.sample_chain(flowsim.BinaryChain(0.5, 0.8), 2, 5, draws)
+    >>> inputs, targets = flowsim.chains.sample_chain(flowsim.BinaryChain(0.5, 0.8), 2, 5, draws)
     >>> bool((inputs[:, 1:] == targets[:, :-1]).all())
     True
     """
@@ -63,8 +63,8 @@ def sample_kernels(
 
     >>> import flowsim, torch
     >>> draws = torch.Generator().manual_seed(0)
-    >>> kernels = flowsim.DirichletPrior(2).draw(3, draws)
-    >>> inputs, targets = flowsim.sample_kernels(kernels, None, 8, draws)
+    >>> kernels = flowsim.chains.DirichletPrior(2).draw(3, draws)
+    >>> inputs, targets = flowsim.chains.sample_kernels(kernels, None, 8, draws)
     >>> tuple(inputs.shape)
     (3, 8)
     """

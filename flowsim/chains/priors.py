@@ -68,7 +68,7 @@ class DirichletPrior(Prior):
         InputError: S below 2, k below 1, or β not above 0.
 
     >>> import flowsim, torch
-    >>> kernels = flowsim.DirichletPrior(3).draw(5, torch.Generator().manual_seed(0))
+    >>> kernels = flowsim.chains.DirichletPrior(3).draw(5, torch.Generator().manual_seed(0))
     >>> tuple(kernels.shape), bool((kernels.sum(-1) - 1).abs().max() < 1e-12)
     ((5, 3, 3), True)
     """
@@ -117,7 +117,7 @@ class DoublyStochasticPrior(Prior):
         InputError: S not from 2 to 8; Bayes's predictor, or a loss that needs it, for S above 2.
 
     >>> import flowsim, torch
-    >>> kernels = flowsim.DoublyStochasticPrior(3).draw(5, torch.Generator().manual_seed(0))
+    >>> kernels = flowsim.chains.DoublyStochasticPrior(3).draw(5, torch.Generator().manual_seed(0))
     >>> bool((kernels.sum(-2) - 1).abs().max() < 1e-12)
     True
     """
@@ -185,7 +185,7 @@ class FinitePrior(Prior):
         InputError: no kernel, kernels of different shapes, or weights that are no probabilities.
 
     >>> import flowsim
-    >>> prior = flowsim.FinitePrior([[[0.9, 0.1], [0.1, 0.9]], [[0.1, 0.9], [0.9, 0.1]]])
+    >>> prior = flowsim.chains.FinitePrior([[[0.9, 0.1], [0.1, 0.9]], [[0.1, 0.9], [0.9, 0.1]]])
     >>> prior
     FinitePrior(2 kernels of 2 states)
     """
@@ -240,8 +240,8 @@ class MixturePrior(Prior):
         InputError: no part, parts of different shapes, or weights that are no probabilities.
 
     >>> import flowsim
-    >>> parts = [flowsim.DirichletPrior(2), flowsim.DirichletPrior(2, beta=0.1)]
-    >>> prior = flowsim.MixturePrior(parts, weights=[0.7, 0.3])
+    >>> parts = [flowsim.chains.DirichletPrior(2), flowsim.chains.DirichletPrior(2, beta=0.1)]
+    >>> prior = flowsim.chains.MixturePrior(parts, weights=[0.7, 0.3])
     >>> prior.states, prior.order
     (2, 1)
     """

@@ -54,7 +54,7 @@ def draw_refined(record: xr.Dataset, ax: Any = None, **look: Unpack[Look]) -> An
     >>> import flowsim, numpy as np
     >>> model, axis = flowsim.model("canonical", 0.5, 0.8), np.linspace(-2, 2, 9)
     >>> record = flowsim.refine_boundary(model, {"w": axis, "e": axis}, levels=1)
-    >>> flowsim.draw_refined(record).axes[0].get_xlabel()
+    >>> flowsim.drawing.draw_refined(record).axes[0].get_xlabel()
     'feed-forward weight $w$'
     """
     names = _varied(record)
@@ -103,7 +103,7 @@ def draw_boundary(
     >>> from matplotlib.figure import Figure
     >>> model, axis = flowsim.model("canonical", 0.5, 0.8), np.linspace(-2, 2, 9)
     >>> record = flowsim.refine_boundary(model, {"e": axis, "w": axis}, levels=1)
-    >>> len(flowsim.draw_boundary(record, Figure().add_subplot()))
+    >>> len(flowsim.drawing.draw_boundary(record, Figure().add_subplot()))
     2
     """
     names = names or _varied(record)

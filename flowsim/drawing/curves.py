@@ -41,20 +41,20 @@ _NAMES = {"kernel": "kernel known"}
 
 
 def draw_gaussian(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
-    """One record of ``gaussian_record``: both axes logarithmic, so that small σ is visible.
+    """One record of ``gaussian``: both axes logarithmic, so that small σ is visible.
 
     If nearly all small starts reach the global minima, the probability not to is drawn. For a
     model whose ends were found the share of every end is drawn, on an even axis.
 
     Args:
-        record: from ``gaussian_record`` or read back from its file.
+        record: from ``gaussian`` or read back from its file.
         ax: axes to draw on; by default those of a new figure.
         look: width, title and legend, as of ``draw``, which says what is returned.
 
     >>> import flowsim, numpy as np
     >>> model = flowsim.model("canonical", 0.5, 0.8)
-    >>> record = flowsim.gaussian_record(model, np.array([0.3, 1.0]), samples=50)
-    >>> flowsim.draw_gaussian(record).axes[0].get_xscale()
+    >>> record = flowsim.gaussian(model, np.array([0.3, 1.0]), samples=50)
+    >>> flowsim.drawing.draw_gaussian(record).axes[0].get_xscale()
     'log'
     """
     canvas = Canvas(ax, 7.0, 4.4, look)

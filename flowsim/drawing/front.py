@@ -68,13 +68,13 @@ def draw(
         InputError: an unknown kind, options that do not go with the record, or paths that do not.
 
     >>> import flowsim
-    >>> model, axis = flowsim.model("canonical", 0.5, 0.8), flowsim.cell_centres(-2, 2, 8)
-    >>> record = flowsim.scan_basins(model, {"e": axis, "w": axis})
+    >>> model, axis = flowsim.model("canonical", 0.5, 0.8), flowsim.scan.cell_centres(-2, 2, 8)
+    >>> record = flowsim.scan(model, {"e": axis, "w": axis})
     >>> float(flowsim.draw(record, width=3.3, title=False).get_figwidth())
     3.3
     """
     if not isinstance(record, xr.Dataset):
-        raise InputError(f"draw takes a record, such as portrait_record(model), not {record!r}")
+        raise InputError(f"draw takes a record, such as portrait(model), not {record!r}")
     kind = record.attrs.get("kind", "scan" if "share" in record else None)
     if energy and kind != "portrait":
         raise InputError("energy contours go with a portrait of the canonical model")

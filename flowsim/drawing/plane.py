@@ -100,7 +100,7 @@ def draw_portrait(
     """A portrait: basins, flow, curves, and where a simpler model predicts another end.
 
     Args:
-        record: from ``portrait_record`` or read back from its file; or a scan with an optimizer
+        record: from ``portrait`` or read back from its file; or a scan with an optimizer
             over a grid in the plane.
         ax: axes to draw on; by default those of a new figure.
         energy: also draw contours of the conserved energy.
@@ -112,8 +112,8 @@ def draw_portrait(
     >>> import flowsim
     >>> steps = flowsim.OptimizerChoice.named("gd", steps=100)
     >>> model = flowsim.model("canonical", 0.5, 0.8)
-    >>> record = flowsim.portrait_record(model, resolution=8, optimizer=steps)
-    >>> flowsim.draw_portrait(record).axes[0].get_xlabel()
+    >>> record = flowsim.portrait(model, resolution=8, optimizer=steps)
+    >>> flowsim.drawing.draw_portrait(record).axes[0].get_xlabel()
     'feed-forward weight $w$'
     """
     canvas = Canvas(ax, 7.0, 5.9, look)
@@ -126,15 +126,15 @@ def draw_models_side_by_side(
     """Portraits beside each other with one legend: other models of one chain, or other chains.
 
     Args:
-        records: from ``portrait_record``, of one window.
+        records: from ``portrait``, of one window.
         energy: also draw contours of the conserved energy.
         look: width, title and legend, as of ``draw``.
 
     >>> import flowsim
     >>> models = [flowsim.model("canonical", p, 0.8) for p in (0.1, 0.5)]
     >>> steps = flowsim.OptimizerChoice.named("gd", steps=100)
-    >>> records = [flowsim.portrait_record(m, resolution=8, optimizer=steps) for m in models]
-    >>> len(flowsim.draw_models_side_by_side(records).axes)
+    >>> records = [flowsim.portrait(m, resolution=8, optimizer=steps) for m in models]
+    >>> len(flowsim.drawing.draw_models_side_by_side(records).axes)
     2
     """
     canvas = Canvas(None, 6.1 * len(records), 6.3, look)

@@ -64,8 +64,8 @@ def draw_scan(
 
     >>> import flowsim, numpy as np
     >>> model, axis = flowsim.model("canonical", 0.5, 0.8), np.linspace(-2, 2, 8)
-    >>> record = flowsim.scan_basins(model, {"e": axis, "w": axis}, fraction=0.01)
-    >>> flowsim.draw_scan(record, show="hitting_time").axes[0].get_ylabel()
+    >>> record = flowsim.scan(model, {"e": axis, "w": axis}, fraction=0.01)
+    >>> flowsim.drawing.draw_scan(record, show="hitting_time").axes[0].get_ylabel()
     'embedding $e$'
     """
     if show not in ("label", "hitting_time"):

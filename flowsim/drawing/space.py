@@ -45,7 +45,7 @@ def draw_phase_space(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[
     """The orbits from afar with the global minima or the ends; a zoom at the origin where known.
 
     Args:
-        record: from ``phase_space_record`` or read back from its file.
+        record: from ``phase_space`` or read back from its file.
         ax: axes with ``projection="3d"``, for the orbits from afar alone; by default a new figure.
         look: width, title and legend, as of ``draw``, which says what is returned.
 
@@ -54,8 +54,8 @@ def draw_phase_space(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[
 
     >>> import flowsim
     >>> bowl = flowsim.from_loss(lambda x, y, z: x**2 + y**2 + 2 * z**2, "bowl")
-    >>> record = flowsim.phase_space_record(bowl, rtol=1e-3, atol=1e-3)
-    >>> flowsim.draw_phase_space(record).axes[0].name
+    >>> record = flowsim.phase_space(bowl, rtol=1e-3, atol=1e-3)
+    >>> flowsim.drawing.draw_phase_space(record).axes[0].name
     '3d'
     """
     beside = ax is None and "near_label" in record and not (look.get("width") or 9) < 5
@@ -74,7 +74,7 @@ def draw_space(record: xr.Dataset, ax: Any, family: str = "orbit") -> list[Artis
     """One panel on three-dimensional axes; the entries of a legend.
 
     Args:
-        record: from ``phase_space_record``.
+        record: from ``phase_space``.
         ax: with ``projection="3d"``.
         family: "orbit" from afar, "near" for the zoom at the origin.
 

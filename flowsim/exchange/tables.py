@@ -32,8 +32,8 @@ def write_table(record: xr.Dataset, path: str | Path) -> None:
 
     >>> import flowsim
     >>> from flowsim.exchange.tables import write_table
-    >>> model, axis = flowsim.model("canonical", 0.5, 0.8), flowsim.cell_centres(-2, 2, 4)
-    >>> write_table(flowsim.scan_basins(model, {"e": axis, "w": axis}), "/tmp/scan.csv")
+    >>> model, axis = flowsim.model("canonical", 0.5, 0.8), flowsim.scan.cell_centres(-2, 2, 4)
+    >>> write_table(flowsim.scan(model, {"e": axis, "w": axis}), "/tmp/scan.csv")
     >>> open("/tmp/scan.csv").readline().split(",")[:3]
     ['e', 'w', 'label']
     """

@@ -103,7 +103,7 @@ def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> st
         lines.append(f"starts = flowsim.Points({[view.y, view.x]!r}, {rows!r})")
         more += ", starts=starts"
     size = f"resolution={levels(view)[-1]}"
-    lines.append(f"record = flowsim.portrait_record(model, {size}, window=window{more})")
+    lines.append(f"record = flowsim.portrait(model, {size}, window=window{more})")
     lines.append("figure = flowsim.draw(record)")
     if view.starts or view.cloud is not None:
         lines += ["", "import torch"]

@@ -1,0 +1,12 @@
+"""Solvers of the gradient flow, and the labels of its ends."""
+
+from flowsim.door import front
+
+__getattr__, __dir__, __all__ = front(
+    __name__,
+    {
+        "SolverOptions": "flow.options",
+        "label_ends": "flow.labelling",
+        "settling_times": "flow.orbits",
+    },
+)

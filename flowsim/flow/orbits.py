@@ -247,7 +247,7 @@ def settling_times(
 
     >>> import flowsim
     >>> model = flowsim.model("canonical", 0.5, 0.8)
-    >>> flowsim.settling_times(model, [[1.0, -1.2], [1.0, 1.2]], fraction=0.01).round(2)
+    >>> flowsim.flow.settling_times(model, [[1.0, -1.2], [1.0, 1.2]], fraction=0.01).round(2)
     array([1.86, 2.86])
     """
     return _times(model, theta0, fraction, rtol, limits, tuple(Label))

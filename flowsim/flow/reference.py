@@ -86,7 +86,7 @@ def integrate(
 
     >>> import flowsim
     >>> model = flowsim.model("canonical", 0.5, 0.8)
-    >>> flowsim.integrate(model, [1.0, -1.2], [0.0, 1.0, 10.0]).round(4)
+    >>> flowsim.reference.integrate(model, [1.0, -1.2], [0.0, 1.0, 10.0]).round(4)
     array([[ 1.    , -1.2   ],
            [ 0.9614, -1.1495],
            [ 0.9462, -1.1288]])
@@ -201,7 +201,7 @@ def reference_limits(
 
     >>> import flowsim
     >>> model = flowsim.model("canonical", 0.5, 0.8)
-    >>> limits = flowsim.reference_limits(model, [1.0, -1.2])
+    >>> limits = flowsim.reference.reference_limits(model, [1.0, -1.2])
     >>> flowsim.Label(int(limits.label)).name, flowsim.Rule(int(limits.rule)).name
     ('GLOBAL_MINIMUM', 'REFERENCE')
     """
@@ -228,7 +228,7 @@ def reference_labels(
 
     >>> import flowsim
     >>> model = flowsim.model("canonical", 0.5, 0.8)
-    >>> flowsim.reference_labels(model, [[1.0, -1.2], [1.0, 1.2]])
+    >>> flowsim.reference.reference_labels(model, [[1.0, -1.2], [1.0, 1.2]])
     array([1, 2], dtype=int8)
     """
     return _decide(model, theta0, rtol, atol, False, progress).label
@@ -450,7 +450,7 @@ def confirm(
 
     >>> import flowsim
     >>> model, starts = flowsim.model("canonical", 0.5, 0.8), [[1.0, -1.2], [1.0, 1.2]]
-    >>> flowsim.confirm(model, starts, flowsim.find_limits(model, starts).label, count=2)
+    >>> flowsim.reference.confirm(model, starts, flowsim.find_limits(model, starts).label, count=2)
     {'confirm_cells': 2, 'confirm_agree': 2, 'confirm_disagree': 0, 'confirm_undecided': 0}
     """
     own, starts = to_tensor(labels, "labels").to(torch.int8), to_tensor(theta0, "starts")

@@ -36,7 +36,7 @@ def curvatures(model: Model, theta: Tensor) -> Tensor:
 
     >>> import flowsim, torch
     >>> model = flowsim.model("canonical", 0.5, 0.8)
-    >>> flowsim.curvatures(model, torch.tensor([0.0, 1.0], dtype=torch.float64)).numpy().round(4)
+    >>> flowsim.landscape.curvatures(model, [0.0, 1.0]).round(4)
     array([0.   , 0.426])
     """
     return _curvatures(model, theta)
@@ -142,7 +142,8 @@ def search_critical_points(
 
     >>> import flowsim, torch
     >>> model, draws = flowsim.model("canonical", 0.5, 0.8), torch.Generator().manual_seed(0)
-    >>> found = flowsim.search_critical_points(model, draws, starts=5, half_width=(2.0, 2.0))
+    >>> search = flowsim.landscape.search_critical_points
+    >>> found = search(model, draws, starts=5, half_width=(2.0, 2.0))
     >>> found.on_plane + found.global_minima, found.not_found
     (5, 0)
     """

@@ -71,7 +71,8 @@ class End:
         rounding: losses within it of 0 are called 0.
 
     >>> import flowsim, torch
-    >>> end = flowsim.End("minimum", -0.2087, torch.tensor([-1.0466, 0.0]), name="minimum_1")
+    >>> place = torch.tensor([-1.0466, 0.0])
+    >>> end = flowsim.landscape.End("minimum", -0.2087, place, name="minimum_1")
     >>> end.caption(("x", "y"))
     'minimum 1 (loss −0.209)'
     """
@@ -125,7 +126,7 @@ class Ends:
     >>> import flowsim, torch
     >>> well = flowsim.from_loss(lambda x, y: (x**2 - 1) ** 2 + y**2 + 0.2 * x, "well")
     >>> limits = flowsim.find_limits(well, torch.tensor([[-1.0, 0.5], [1.0, 0.5]]))
-    >>> ends = flowsim.Ends(well)
+    >>> ends = flowsim.landscape.Ends(well)
     >>> ends.codes(limits.label, limits.theta, limits.loss), ends.names
     (tensor([1, 2], dtype=torch.int32), ['unresolved', 'minimum_1', 'minimum_2'])
     """

@@ -1,0 +1,27 @@
+"""The built-in reduced models, and what is known of them in closed form."""
+
+from flowsim.door import front
+
+__getattr__, __dir__, __all__ = front(
+    __name__,
+    {
+        "AttentionModel": "models.uniform.model",
+        "CanonicalModel": "models.canonical.model",
+        "InductionModel": "models.induction.model",
+        "Ladder": "models.rank_one.ladder",
+        "LinearAttentionModel": "models.linear.model",
+        "RankOneModel": "models.rank_one.model",
+        "StatesAttentionModel": "models.states.attention",
+        "StatesModel": "models.states.plane",
+        "UniformAttentionModel": "models.uniform.model",
+        "UntiedModel": "models.untied.model",
+        "energy": "models.canonical.model",
+        "gaussian_probability": "models.canonical.gaussian_integral",
+        "induction_landscape": "models.induction.ends",
+        "ladder": "models.rank_one.ladder",
+        "minima_curve": "models.canonical.basins",
+        "reaches_global_minimum": "models.canonical.basins",
+        "rung_law": "models.rank_one.ladder",
+        "separatrix": "models.canonical.basins",
+    },
+)

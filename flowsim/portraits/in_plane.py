@@ -48,7 +48,7 @@ Window = tuple[float, float]
 
 
 @checks_model
-def portrait_record(
+def portrait(
     model: Model,
     w_range: Window | None = None,
     e_range: Window | None = None,
@@ -112,7 +112,7 @@ def portrait_record(
 
     >>> import flowsim
     >>> model = flowsim.model("canonical", 0.5, 0.8)
-    >>> record = flowsim.portrait_record(model, resolution=8, rtol=1e-5, confirm=0)
+    >>> record = flowsim.portrait(model, resolution=8, rtol=1e-5, confirm=0)
     >>> record.attrs["oracle_agree"], record.attrs["oracle_wrong"], record.attrs["oracle_cut"]
     (50, 0, 14)
     """
@@ -575,3 +575,7 @@ def orbit_paths(
     last = torch.where(limits.period.isfinite()[:, None], path[-1], limits.theta)
     last = torch.where(arrived[:, None], last, torch.nan)
     return torch.cat([path, last.unsqueeze(0)]), limits
+
+
+#: The name within the package.
+portrait_record = portrait

@@ -23,7 +23,7 @@ Window = tuple[float, float]
 
 
 @checks_model
-def phase_space_record(
+def phase_space(
     model: Model,
     w_range: Window | None = None,
     e_range: Window | None = None,
@@ -62,7 +62,7 @@ def phase_space_record(
 
     >>> import flowsim
     >>> model = flowsim.model("linear", 0.5, 0.8)
-    >>> record = flowsim.phase_space_record(model, rtol=1e-3, atol=1e-3)
+    >>> record = flowsim.phase_space(model, rtol=1e-3, atol=1e-3)
     >>> record.orbit_e.dims
     ('time', 'orbit')
     """
@@ -141,3 +141,7 @@ def _with_landscape(
             done(1)
     columns = {plane.x: [c.x for c in curves], plane.y: [c.y for c in curves], third: places}
     return with_curves(record, curves, **columns)
+
+
+#: The name within the package.
+phase_space_record = phase_space

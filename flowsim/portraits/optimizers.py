@@ -51,11 +51,11 @@ def compare_optimizers(
 
     Args:
         model: any model.
-        window, fixed, resolution: as of ``portrait_record``.
+        window, fixed, resolution: as of ``portrait``.
         learning_rate: of all optimizers; by default 0.1 of gd and momentum, else 0.01.
         steps: of each optimizer.
         progress: called with the number of starts done by the flow.
-        stage: called before each optimizer, as of ``portrait_record``.
+        stage: called before each optimizer, as of ``portrait``.
 
     A run that keeps going within 2 % of its size about an end, as sign descent does, counts there.
 

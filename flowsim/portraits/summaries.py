@@ -35,7 +35,7 @@ def summarize(record: xr.Dataset) -> dict[str, Any]:
 
     >>> import flowsim, numpy as np
     >>> axis = np.linspace(-2, 2, 10)
-    >>> record = flowsim.scan_basins(flowsim.model("canonical", 0.5, 0.8), {"e": axis, "w": axis})
+    >>> record = flowsim.scan(flowsim.model("canonical", 0.5, 0.8), {"e": axis, "w": axis})
     >>> summary = flowsim.summarize(record)
     >>> summary["points"], summary["global_minimum"], summary["local_minimum"]
     (100, 46, 54)
@@ -51,9 +51,7 @@ def summarize(record: xr.Dataset) -> dict[str, Any]:
         "optimizers": optimizers_summary,
     }
     if not isinstance(record, xr.Dataset):
-        raise InputError(
-            f"summarize takes a record, such as portrait_record(model), not {record!r}"
-        )
+        raise InputError(f"summarize takes a record, such as portrait(model), not {record!r}")
     kind = record.attrs.get("kind")
     if kind not in summaries:
         known = ", ".join(summaries)
@@ -105,7 +103,7 @@ def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
     """The numbers of a portrait record, ready for JSON.
 
     Args:
-        record: from ``portrait_record``, or a file of one.
+        record: from ``portrait``, or a file of one.
 
     Returns:
         "p", "q", "regime" and entropies in nats; "cells" and the "fraction" of them in each basin;
@@ -116,8 +114,8 @@ def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
     >>> import flowsim
     >>> steps = flowsim.OptimizerChoice.named("gd", steps=100)
     >>> model = flowsim.model("canonical", 0.5, 0.8)
-    >>> record = flowsim.portrait_record(model, resolution=8, optimizer=steps)
-    >>> flowsim.portrait_summary(record)["cells"]
+    >>> record = flowsim.portrait(model, resolution=8, optimizer=steps)
+    >>> flowsim.portraits.portrait_summary(record)["cells"]
     64
     """
     if "optimizer" in record.attrs:

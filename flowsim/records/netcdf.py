@@ -49,7 +49,7 @@ def write_record(record: xr.Dataset, path: Path | str) -> None:
 
     >>> import flowsim, tempfile
     >>> model = flowsim.model("canonical", 0.5, 0.8)
-    >>> record = flowsim.scan_basins(model, {"e": [0.5], "w": [-1.0]})
+    >>> record = flowsim.scan(model, {"e": [0.5], "w": [-1.0]})
     >>> flowsim.write_record(record, path := tempfile.mkdtemp() + "/scan.nc")
     >>> flowsim.read_record(path).attrs["model"]
     'canonical'
@@ -135,9 +135,9 @@ def open_record(path: Path | str, *kinds: str) -> xr.Dataset:
 
     >>> import flowsim, tempfile
     >>> model = flowsim.model("canonical", 0.5, 0.8)
-    >>> record = flowsim.scan_basins(model, {"e": [0.5], "w": [-1.0]})
+    >>> record = flowsim.scan(model, {"e": [0.5], "w": [-1.0]})
     >>> flowsim.write_record(record, path := tempfile.mkdtemp() + "/scan.nc")
-    >>> with flowsim.open_record(path, "scan") as stored:
+    >>> with flowsim.records.open_record(path, "scan") as stored:
     ...     print(stored.label.shape)
     (1, 1)
     """
@@ -168,7 +168,7 @@ def read_record(path: Path | str, *kinds: str) -> xr.Dataset:
 
     >>> import flowsim, tempfile
     >>> model = flowsim.model("canonical", 0.5, 0.8)
-    >>> record = flowsim.scan_basins(model, {"e": [0.5], "w": [-1.0]})
+    >>> record = flowsim.scan(model, {"e": [0.5], "w": [-1.0]})
     >>> flowsim.write_record(record, path := tempfile.mkdtemp() + "/scan.nc")
     >>> flowsim.read_record(path).label.values
     array([[1]], dtype=int8)

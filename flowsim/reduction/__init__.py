@@ -1,1 +1,14 @@
 """Reduced models found by machine: any network, any start."""
+
+from flowsim.door import front
+
+__getattr__, __dir__, __all__ = front(
+    __name__,
+    {
+        "agreement": "reduction.trust",
+        "conserved": "reduction.structure",
+        "reduce": "reduction.found",
+        "symmetries": "reduction.structure",
+        "transverse_growth": "reduction.trust",
+    },
+)

@@ -78,7 +78,8 @@ def symmetries(model: ReducedNetwork) -> Symmetries:
 
     >>> import torch, flowsim
     >>> start = {"a": torch.tensor([0.3]), "b": torch.tensor([0.1])}
-    >>> flowsim.symmetries(flowsim.reduce(lambda w: (w["a"] @ w["b"] - 1) ** 2, start)).flips
+    >>> model = flowsim.reduce(lambda w: (w["a"] @ w["b"] - 1) ** 2, start)
+    >>> flowsim.reduction.symmetries(model).flips
     (('a', 'b'),)
     """
     k, points = len(model.coordinates), _points(model, 6, 2)
@@ -136,7 +137,8 @@ def conserved(model: ReducedNetwork, *others: ReducedNetwork, degree: int = 4) -
 
     >>> import torch, flowsim
     >>> start = {"a": torch.tensor([0.3]), "b": torch.tensor([0.1])}
-    >>> flowsim.conserved(flowsim.reduce(lambda w: (w["a"] @ w["b"] - 1) ** 2, start)).polynomials
+    >>> model = flowsim.reduce(lambda w: (w["a"] @ w["b"] - 1) ** 2, start)
+    >>> flowsim.reduction.conserved(model).polynomials
     ('a² − b²',)
     """
     for other in others:

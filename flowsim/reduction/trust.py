@@ -84,7 +84,7 @@ def transverse_growth(
     >>> import torch, flowsim
     >>> saddle = lambda w: (w["x"] ** 2 - (w["y"] ** 2).sum()) / 2
     >>> model = flowsim.reduce(saddle, {"x": torch.ones(1)[0], "y": torch.zeros(2)})
-    >>> growth = flowsim.transverse_growth(model, until=2.0)
+    >>> growth = flowsim.reduction.transverse_growth(model, until=2.0)
     >>> round(growth.gain, 3), round(growth.grown["y"], 3)
     (7.389, 1.0)
     """
@@ -202,7 +202,7 @@ def agreement(
     >>> import torch, flowsim
     >>> wells = lambda w: ((w["x"] ** 2 - 1) ** 2).sum() + (w["y"] ** 2).sum()
     >>> model = flowsim.reduce(wells, {"x": torch.tensor([0.5]), "y": torch.zeros(2)})
-    >>> flowsim.agreement(model, [[0.5], [-0.5]], noise=0.01, runs=3)
+    >>> flowsim.reduction.agreement(model, [[0.5], [-0.5]], noise=0.01, runs=3)
     <Agreement: 6 of 6 decided runs end as predicted>
     """
     points = to_tensor(starts, "starts")

@@ -1,18 +1,27 @@
-"""Many starts at once."""
+"""Follow many starts: ``flowsim.scan(model, starts)``, in memory or to disk."""
 
 import sys
 from types import ModuleType
 from typing import Any
 
-from flowsim.errors import InputError
+from flowsim.door import at_the_door, front
+
+__getattr__, __dir__, __all__ = front(
+    __name__,
+    {
+        "Scan": "scan.plan",
+        "cell_centres": "scan.starts",
+        "scan_basins": "scan.record",
+        "write_scan": "scan.store",
+    },
+)
 
 
 class _Scan(ModuleType):
-    """Stand-in for ``flowsim.scan`` once a part of it is loaded; people try to call it."""
+    """The package ``flowsim.scan``, which can be called."""
 
-    def __call__(self, *_: Any, **__: Any) -> Any:
-        meant = sys.modules["flowsim"]._GUESSED["scan"]
-        raise InputError(f"flowsim.scan is no function: {meant}")
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        return at_the_door("flowsim.scan.store", "scan")(*given, **named)
 
 
 sys.modules[__name__].__class__ = _Scan

@@ -32,7 +32,7 @@ _ALIKE = 1e-6
 
 
 @checks_model
-def gaussian_record(
+def gaussian(
     model: Model,
     sigmas: np.ndarray,
     samples: int = 4096,
@@ -86,7 +86,7 @@ def gaussian_record(
 
     >>> import flowsim
     >>> model = flowsim.model("canonical", 0.5, 0.8)
-    >>> record = flowsim.gaussian_record(model, [0.3, 1.0], samples=200)
+    >>> record = flowsim.gaussian(model, [0.3, 1.0], samples=200)
     >>> record.integral.values.round(3), record.wrong.values
     (array([0.044, 0.381]), array([0, 0]))
     """
@@ -141,7 +141,7 @@ def gaussian_record(
 
 
 def _checked(sigmas: np.ndarray, samples: int, bounded: bool) -> np.ndarray:
-    """The scales as an array; InputError for what ``gaussian_record`` does not take."""
+    """The scales as an array; InputError for what ``gaussian`` does not take."""
     sigmas = np.asarray(sigmas, dtype=np.float64)
     increasing = sigmas.ndim == 1 and sigmas.size > 0 and bool((np.diff(sigmas) > 0).all())
     if not bounded and not (increasing and sigmas[0] > 0 and np.isfinite(sigmas[-1])):
@@ -238,3 +238,7 @@ def _against_the_closed_form(
     record.attrs["wrong"] = int(wrong.sum())
     record.attrs["largest_relative_energy_drift"] = float(np.nanmax(drift.numpy(), initial=0))
     return record
+
+
+#: The name within the package.
+gaussian_record = gaussian

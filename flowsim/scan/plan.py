@@ -107,7 +107,7 @@ class Scan:
     >>> spec = flowsim.ModelSpec("canonical", {"p": 0.5, "q": 0.8})
     >>> axis = np.linspace(-2, 2, 8)
     >>> grid = flowsim.Grid({"e": axis, "w": axis})
-    >>> scan = flowsim.Scan(spec, grid, over={"p": (0.2, 0.5)})
+    >>> scan = flowsim.scan.Scan(spec, grid, over={"p": (0.2, 0.5)})
     >>> scan.dims, scan.shape
     (('p', 'e', 'w'), (2, 8, 8))
     """

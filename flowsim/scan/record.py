@@ -170,7 +170,7 @@ def scan_basins(
 
     >>> import flowsim, numpy as np
     >>> axis = np.linspace(-2, 2, 10)
-    >>> record = flowsim.scan_basins(flowsim.model("canonical", 0.5, 0.8), {"e": axis, "w": axis})
+    >>> record = flowsim.scan(flowsim.model("canonical", 0.5, 0.8), {"e": axis, "w": axis})
     >>> float(record.share.sel(basin="global_minimum"))
     0.46
     """

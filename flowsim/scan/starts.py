@@ -154,7 +154,7 @@ class Cloud:
 
     >>> import flowsim
     >>> starts = flowsim.Cloud(("e", "w"), count=100, sigma=0.5)
-    >>> record = flowsim.scan_basins(flowsim.model("canonical", 0.5, 0.8), starts)
+    >>> record = flowsim.scan(flowsim.model("canonical", 0.5, 0.8), starts)
     >>> int(record["count"].sum())
     100
     """
@@ -249,7 +249,7 @@ def cell_centres(low: float, high: float, cells: int) -> np.ndarray:
     w = 0, but it leaves what lies beside them.
 
     >>> import flowsim
-    >>> flowsim.cell_centres(-1, 1, 4)
+    >>> flowsim.scan.cell_centres(-1, 1, 4)
     array([-0.75, -0.25,  0.25,  0.75])
     """
     if not isinstance(cells, Integral) or cells < 1:
@@ -296,7 +296,7 @@ class Points:
 
     >>> import flowsim
     >>> points = flowsim.Points(("e", "w"), [[1.0, -1.2], [1.0, 1.2]])
-    >>> flowsim.scan_basins(flowsim.model("canonical", 0.5, 0.8), points).label.values
+    >>> flowsim.scan(flowsim.model("canonical", 0.5, 0.8), points).label.values
     array([1, 2], dtype=int8)
     """
 

@@ -16,20 +16,58 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import xarray as xr
 from filelock import FileLock, Timeout
 
 from flowsim.errors import InputError, Interrupted
 from flowsim.flow.options import Stage
-from flowsim.records.netcdf import check_output, open_record, store_record
+from flowsim.interface import Model
+from flowsim.records.netcdf import check_output, open_record, read_record, store_record
 from flowsim.scan.follow import shaped
 from flowsim.scan.plan import Scan, run_task
-from flowsim.scan.record import scan_record
+from flowsim.scan.record import scan_basins, scan_record
+from flowsim.scan.starts import Grid, Starts
 from flowsim.scan.workers import run_chunks
+from flowsim.spec import ModelSpec
 
+#: Arguments of ``write_scan`` beside the scan and its path.
+_WRITING = {"resume", "overwrite", "jobs", "scheduler", "progress", "command", "stage"}
 #: Seconds within which a lock can be had unless another run holds it.
 _LOCK_SECONDS = 0.2
+
+
+def scan(
+    model: Model | ModelSpec,
+    starts: Starts | dict[str, np.ndarray],
+    path: Path | str | None = None,
+    **settings: Any,
+) -> xr.Dataset:
+    """Follow every start: the record of limits, labels and shares of the basins.
+
+    Args:
+        model: a model; with a path a ``ModelSpec`` too, of which ``over`` varies arguments.
+        starts: a ``Grid``, ``Points`` or ``Cloud``, or values by axis.
+        path: of a record to write, .nc, part by part and so that it can be resumed; by default the
+            scan is in memory.
+        settings: of ``scan_basins``; with a path, of ``Scan`` and of ``write_scan``.
+
+    Raises:
+        InputError: as ``scan_basins`` and ``write_scan``.
+
+    >>> import flowsim, numpy as np
+    >>> axis = np.linspace(-2, 2, 10)
+    >>> record = flowsim.scan(flowsim.model("canonical", 0.5, 0.8), {"e": axis, "w": axis})
+    >>> float(record.share.sel(basin="global_minimum"))
+    0.46
+    """
+    if path is None:
+        return scan_basins(model, starts, **settings)  # type: ignore[arg-type]
+    written = {name: settings.pop(name) for name in _WRITING & settings.keys()}
+    plan = Scan(model, Grid(starts) if isinstance(starts, dict) else starts, **settings)
+    return read_record(write_scan(plan, path, **written))
 
 
 def write_scan(
@@ -67,10 +105,10 @@ def write_scan(
         Interrupted: Ctrl-C; finished chunks are kept for ``resume``.
 
     >>> import flowsim, numpy as np, tempfile
-    >>> axis = flowsim.cell_centres(-2, 2, 8)
+    >>> axis = flowsim.scan.cell_centres(-2, 2, 8)
     >>> spec = flowsim.ModelSpec("canonical", {"p": 0.5, "q": 0.8})
-    >>> scan = flowsim.Scan(spec, flowsim.Grid({"e": axis, "w": axis}))
-    >>> path = flowsim.write_scan(scan, tempfile.mkdtemp() + "/scan.nc")
+    >>> scan = flowsim.scan.Scan(spec, flowsim.Grid({"e": axis, "w": axis}))
+    >>> path = flowsim.scan.write_scan(scan, tempfile.mkdtemp() + "/scan.nc")
     >>> flowsim.read_record(path).label.shape
     (8, 8)
     """

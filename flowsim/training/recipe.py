@@ -62,7 +62,7 @@ class Recipe:
     the authors' public code (whose own defaults are learning rate 2e-3 and no clipping).
 
     >>> import flowsim
-    >>> recipe = flowsim.Recipe("sgd", steps=500, learning_rate=0.05)
+    >>> recipe = flowsim.training.Recipe("sgd", steps=500, learning_rate=0.05)
     >>> recipe.loss, recipe.batch
     ('sampled', 16)
     """

@@ -55,7 +55,7 @@ class ReducedTraining:
 
     >>> import flowsim
     >>> model = flowsim.model("rank-one", 0.5, 0.8, length=4)
-    >>> flowsim.ReducedTraining(model, "gd", steps=50).coordinates
+    >>> flowsim.training.ReducedTraining(model, "gd", steps=50).coordinates
     ('e', 'rho', 'w1', 'w2', 'b')
     """
 

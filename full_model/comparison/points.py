@@ -90,7 +90,7 @@ def stored_points(
 
     >>> import flowsim, full_model, tempfile
     >>> model = flowsim.model("canonical", 0.5, 0.8)
-    >>> record = flowsim.scan_basins(model, {"e": [0.5], "w": [-1.0]})
+    >>> record = flowsim.scan(model, {"e": [0.5], "w": [-1.0]})
     >>> flowsim.write_record(record, path := tempfile.mkdtemp() + "/scan.nc")
     >>> full_model.stored_points(path, None, length=4, d=4)
     (tensor([[ 0.5000, -1.0000]], dtype=torch.float64), BinaryChain(p=0.5, q=0.8))

@@ -298,7 +298,7 @@ class PriorSource(SharedSource[Prior]):
         InputError: M below 1, or more than 256 states.
 
     >>> import flowsim, full_model
-    >>> source = full_model.PriorSource(flowsim.DirichletPrior(2), members=3)
+    >>> source = full_model.PriorSource(flowsim.chains.DirichletPrior(2), members=3)
     >>> source.members
     3
     """

@@ -88,7 +88,7 @@ def portrait_of(problem: Problem, every: bool) -> list[str]:
     if problem.window is None:
         return []
     cells = 8 if every else 4
-    record = flowsim.portrait_record(
+    record = flowsim.portrait(
         problem.model, window=problem.window, fixed=problem.fixed or None, resolution=cells,
         confirm=0,
     )  # fmt: skip

@@ -8,26 +8,26 @@ import torch
 from matplotlib.figure import Figure
 
 from flowsim import (
-    AttentionModel,
     BinaryChain,
-    CanonicalModel,
     InputError,
     Label,
-    LinearAttentionModel,
-    RankOneModel,
-    UntiedModel,
-    add_boundary,
-    draw_boundary,
-    draw_refined,
     find_limits,
     read_record,
     refine_boundary,
-    refined_labels,
-    scan_basins,
     write_record,
 )
+from flowsim.boundary import add_boundary, refined_labels
 from flowsim.boundary.geometry import Lattice, find_crossings, march
 from flowsim.boundary.refine import KnownLabels, crossed_cells
+from flowsim.drawing import draw_boundary, draw_refined
+from flowsim.models import (
+    CanonicalModel,
+    LinearAttentionModel,
+    RankOneModel,
+    UniformAttentionModel,
+    UntiedModel,
+)
+from flowsim.scan import scan_basins
 
 
 def full_labels(model, record):
@@ -135,7 +135,7 @@ def test_slice_of_linear_attention():
 @pytest.mark.slow
 @pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
 def test_slice_of_uniform_attention(p, q):
-    model = AttentionModel(BinaryChain(p, q), length=8)
+    model = UniformAttentionModel(BinaryChain(p, q), length=8)
     axes = {"e": np.linspace(-1.5, 1.5, 6), "w": np.linspace(-1.5, 0.5, 6)}
     record = refine_boundary(model, axes, {"a": 0.5}, levels=2)
     assert np.array_equal(refined_labels(record), full_labels(model, record))

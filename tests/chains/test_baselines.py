@@ -6,17 +6,16 @@ import math
 import pytest
 import torch
 
-from flowsim import (
-    BinaryChain,
+from flowsim import BinaryChain, InputError
+from flowsim.chains import (
     DirichletPrior,
     DoublyStochasticPrior,
-    InputError,
     MixturePrior,
     OrderChain,
     SymmetricChain,
-    baselines,
     in_context,
 )
+from flowsim.chains.baselines import baselines
 
 ROWS = [[0.1, 0.9], [0.3, 0.7], [1.0, 0.0], [0.6, 0.4]]
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from flowsim import BinaryChain, InputError, MarkovChain, OrderChain, sample_chain
+from flowsim import BinaryChain, InputError, MarkovChain
+from flowsim.chains import OrderChain, sample_chain
 
 
 def random_kernel(states, order):

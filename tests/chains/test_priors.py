@@ -8,12 +8,11 @@ import pytest
 import torch
 from scipy.integrate import quad
 
-from flowsim import (
-    BinaryChain,
+from flowsim import BinaryChain, InputError
+from flowsim.chains import (
     DirichletPrior,
     DoublyStochasticPrior,
     FinitePrior,
-    InputError,
     MixturePrior,
     in_context,
     prior_losses,

@@ -5,9 +5,15 @@ import pytest
 import torch
 
 import flowsim
-from flowsim import AttentionModel, CanonicalModel, InputError, RankOneModel, UntiedModel
+from flowsim import InputError
 from flowsim.chains.hidden import HiddenMarkovProcess, process
 from flowsim.chains.seen import SeenChain
+from flowsim.models import (
+    CanonicalModel,
+    RankOneModel,
+    UniformAttentionModel,
+    UntiedModel,
+)
 from full_model import Architecture, PopulationLoss, lift_canonical, lift_held, unigram_trap
 from full_model.model.hidden_source import HiddenSource
 
@@ -43,7 +49,10 @@ def test_models_say_that_neighbours_are_seen_and_attention_is_refused():
     seen = SeenChain.of(SOURCES[0])
     assert "neighbours of a hidden process" in CanonicalModel(seen).subtitle
     assert "neighbours of a hidden process" in UntiedModel(seen).subtitle
-    for make in (lambda: AttentionModel(seen, 4), lambda: RankOneModel(seen, 4, attention=True)):
+    for make in (
+        lambda: UniformAttentionModel(seen, 4),
+        lambda: RankOneModel(seen, 4, attention=True),
+    ):
         with pytest.raises(InputError, match="the past of a hidden process counts"):
             make()
 

@@ -5,11 +5,10 @@ import json
 import pytest
 from command import assert_refused, run
 
-from flowsim import (
-    BinaryChain,
+from flowsim import BinaryChain, MarkovChain
+from flowsim.chains import (
     DirichletPrior,
     DoublyStochasticPrior,
-    MarkovChain,
     MixturePrior,
     OrderChain,
     prior_losses,

@@ -40,7 +40,7 @@ def test_a_name_of_a_model_is_guessed_in_python():
 
 
 def test_info_leaves_out_templates(tmp_path):
-    record = flowsim.scan_basins(
+    record = flowsim.scan(
         flowsim.model("canonical", 0.5, 0.8),
         flowsim.Points(("e", "w"), [[1.0, 0.2], [1, -1], [2, 1]]),
     )

@@ -12,22 +12,18 @@ from matplotlib.image import imread
 
 from flowsim import (
     BinaryChain,
-    CanonicalModel,
     Grid,
     InputError,
     Label,
     ModelSpec,
-    Scan,
-    add_boundary,
-    cell_centres,
-    reaches_global_minimum,
     read_record,
     refine_boundary,
-    refined_labels,
-    write_scan,
 )
+from flowsim.boundary import add_boundary, refined_labels
 from flowsim.boundary.in_record import refine_scan
 from flowsim.boundary.refine import count_crossed, expected_starts
+from flowsim.models import CanonicalModel, reaches_global_minimum
+from flowsim.scan import Scan, cell_centres, write_scan
 
 CHAIN = ["--p", "0.5", "--q", "0.8"]
 SCAN = ["scan", "--out", "scan.nc"]

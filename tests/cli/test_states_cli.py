@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from command import assert_refused, run
 
-from flowsim import StatesAttentionModel, model_of, read_record
+from flowsim import read_record
+from flowsim.models import StatesAttentionModel
+from flowsim.spec import model_of
 
 STATES = ["--model", "states", "--states", "3", "--p", "0.8", "--attention", "--length", "3"]
 

@@ -12,7 +12,8 @@ FINDER = doctest.DocTestFinder(recurse=True, exclude_empty=True)
 
 def ours():
     """The names that both packages offer, and what they are; not the type ``Weights``, a dict."""
-    for package in (flowsim, full_model):
+    inner = (getattr(flowsim, name) for name in flowsim._PACKAGES)
+    for package in (flowsim, *inner, full_model):
         for name in package.__all__:
             offered = getattr(package, name)
             if offered.__module__.partition(".")[0] in ("flowsim", "full_model"):

@@ -13,25 +13,27 @@ from PIL import Image
 from flowsim import (
     BinaryChain,
     Cloud,
-    DirichletPrior,
     Grid,
     InputError,
     ModelSpec,
     Points,
-    Scan,
-    cell_centres,
     draw,
-    draw_models_side_by_side,
-    gaussian_record,
     model,
-    phase_space_record,
-    portrait_record,
+    phase_space,
     read_record,
     refine_boundary,
     summarize,
-    write_scan,
 )
+from flowsim import (
+    gaussian as gaussian_record,
+)
+from flowsim import (
+    portrait as portrait_record,
+)
+from flowsim.chains import DirichletPrior
+from flowsim.drawing import draw_models_side_by_side
 from flowsim.drawing.style import FILL, INK, MARKER, edges, percent, save_figure
+from flowsim.scan import Scan, cell_centres, write_scan
 from full_model import (
     Architecture,
     Comparison,
@@ -58,7 +60,7 @@ def records(tmp_path_factory):
     of = model("canonical", 0.5, 0.8)
     return {
         "portrait": portrait_record(of, resolution=8),
-        "phase space": phase_space_record(model("linear", 0.5, 0.8)),
+        "phase space": phase_space(model("linear", 0.5, 0.8)),
         "grid": scanned("grid", CANONICAL, Grid(AXES), fraction=0.01),
         "slices": scanned("slices", ModelSpec.first("linear"), Grid(SPACE), fraction=0.01),
         "cloud": scanned("cloud", CANONICAL, Cloud(("e", "w"), 40, 1.0), fraction=0.01),

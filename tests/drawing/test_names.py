@@ -30,7 +30,7 @@ def drawn(record):
 @pytest.mark.parametrize("names", NAMES, ids=map(str, NAMES))
 def test_any_name_is_drawn(names, tmp_path):
     model = model_of((*names, "r_0_1"))
-    record = flowsim.portrait_record(model, resolution=4, confirm=0, fixed={"r_0_1": 0.0})
+    record = flowsim.portrait(model, resolution=4, confirm=0, fixed={"r_0_1": 0.0})
     assert record["label"].dims == names[::-1]
     flowsim.write_record(record, tmp_path / "a.nc")
     drawn(flowsim.read_record(tmp_path / "a.nc"))
@@ -39,10 +39,10 @@ def test_any_name_is_drawn(names, tmp_path):
 def test_names_in_space_and_of_gaussian_starts_are_drawn():
     model = model_of(("w_1_1", "L$2", "a b"))
     axis = np.linspace(-1.5, 1.5, 3)
-    drawn(flowsim.scan_basins(model_of(("L$2", "a_1_b")), {"L$2": axis, "a_1_b": axis}))
-    record = flowsim.phase_space_record(model, rtol=1e-4, atol=1e-5)
+    drawn(flowsim.scan(model_of(("L$2", "a_1_b")), {"L$2": axis, "a_1_b": axis}))
+    record = flowsim.phase_space(model, rtol=1e-4, atol=1e-5)
     drawn(record)
-    drawn(flowsim.gaussian_record(model, np.array([0.5, 1.0]), 8))
+    drawn(flowsim.gaussian(model, np.array([0.5, 1.0]), 8))
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_mathematics_are_letters_with_one_subscript(name, text):
 def test_names_that_a_record_needs_are_refused_before_anything_is_computed(names):
     model = model_of(names)
     for make in (
-        lambda: flowsim.portrait_record(model, resolution=4, confirm=0),
-        lambda: flowsim.scan_basins(model, dict.fromkeys(names, np.array([0.5, 1.0]))),
-        lambda: flowsim.gaussian_record(model, np.array([0.5, 1.0]), 4),
+        lambda: flowsim.portrait(model, resolution=4, confirm=0),
+        lambda: flowsim.scan(model, dict.fromkeys(names, np.array([0.5, 1.0]))),
+        lambda: flowsim.gaussian(model, np.array([0.5, 1.0]), 4),
     ):
         with pytest.raises(flowsim.InputError, match=r"has a variable .* already"):
             make()
@@ -89,7 +89,7 @@ def test_a_reduced_network_is_drawn():
         net[1].weight.copy_(torch.tensor([[0.1, 0.4]]))
     found = flowsim.reduce(loss, net)
     assert any("_" in name for name in found.coordinates)
-    drawn(flowsim.portrait_record(found, resolution=4, confirm=0))
+    drawn(flowsim.portrait(found, resolution=4, confirm=0))
 
 
 def test_a_record_is_kept_where_its_figure_cannot_be_drawn(tmp_path):

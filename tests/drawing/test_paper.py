@@ -8,7 +8,16 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
-from flowsim import InputError, OptimizerChoice, draw, from_loss, model, portrait_record
+from flowsim import (
+    InputError,
+    OptimizerChoice,
+    draw,
+    from_loss,
+    model,
+)
+from flowsim import (
+    portrait as portrait_record,
+)
 from flowsim.drawing.style import save_figure
 from full_model import Architecture, Recipe, RunSettings, train
 

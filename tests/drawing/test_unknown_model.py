@@ -9,17 +9,21 @@ from matplotlib.text import Text
 from flowsim import (
     ModelSpec,
     draw,
-    gaussian_record,
     model,
-    phase_space_record,
-    portrait_record,
+    phase_space,
     read_record,
     refine_boundary,
-    scan_basins,
     summarize,
     write_record,
 )
+from flowsim import (
+    gaussian as gaussian_record,
+)
+from flowsim import (
+    portrait as portrait_record,
+)
 from flowsim.records.attributes import described
+from flowsim.scan import scan_basins
 
 WORDS = {
     "title": "my model of spin",
@@ -67,7 +71,7 @@ def records():
         "scan": scan_basins(of, AXES),
         "boundary": refine_boundary(of, AXES, levels=1),
         "gaussian": gaussian_record(of, np.array([0.5, 1.0]), 60),
-        "phase space": phase_space_record(model("linear", 0.5, 0.8)),
+        "phase space": phase_space(model("linear", 0.5, 0.8)),
     }
 
 

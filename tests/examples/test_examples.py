@@ -141,7 +141,7 @@ def test_coopetition_passes_a_saddle_for_a_time_that_grows_with_the_logarithm():
     model = made("coopetition", "Coopetition", mu1=mu1, mu2=mu2, alpha=0.0)
     size = np.array([1e-2, 1e-3, 1e-4])
     starts = np.stack([size, size, 0 * size, 1 + 0 * size], 1)  # beside a = d = b = 0, c = 1
-    times = flowsim.settling_times(model, starts, fraction=0.3)
+    times = flowsim.flow.settling_times(model, starts, fraction=0.3)
     # there da/dt = (½ + μ₂)b, dd/dt = (½ + μ₁)b, db/dt = (½ + μ₂)a + (½ + μ₁)d
     rate = math.hypot(0.5 + mu1, 0.5 + mu2)
     assert np.allclose(np.diff(times), math.log(10) / rate, rtol=0.01)

@@ -25,8 +25,8 @@ def well(x, y, g=0.2):
 
 
 def quick_record():
-    side = flowsim.cell_centres(-1.5, 1.5, 4)
-    return flowsim.scan_basins(flowsim.from_loss(well), {"x": side, "y": side})
+    side = flowsim.scan.cell_centres(-1.5, 1.5, 4)
+    return flowsim.scan(flowsim.from_loss(well), {"x": side, "y": side})
 
 
 @pytest.mark.parametrize("section", sorted(SECTIONS))

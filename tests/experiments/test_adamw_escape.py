@@ -8,7 +8,8 @@ import pytest
 import torch
 import xarray as xr
 
-from flowsim import BinaryChain, Recipe
+from flowsim import BinaryChain
+from flowsim.training import Recipe
 from full_model import Architecture, MarkovSource, Trainer, initial_weights, trap_matrix
 
 CHAIN = BinaryChain(0.5, 0.8)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from flowsim import AttentionModel, BinaryChain, LinearAttentionModel
+from flowsim import BinaryChain
+from flowsim.models import LinearAttentionModel, UniformAttentionModel
 from flowsim.models.rank_one.point import RankOnePoint
 from full_model import Architecture, lift_rank_one
 
@@ -139,7 +140,7 @@ def test_attention_around_the_origin(length):
     """Small starts are all trapped for p + q > 1 and none for p + q < 1; a is lost only there."""
     script = import_module("lg_fig2_attention")
     for chain, word in ((ABOVE_ONE, "local_minimum"), (BELOW_ONE, "global_minimum")):
-        model = AttentionModel(chain, length) if length else LinearAttentionModel(chain)
+        model = UniformAttentionModel(chain, length) if length else LinearAttentionModel(chain)
         found = script.fate(model, 0.02 * script.standard_normal(4))
         assert found[word] == 4
         if length and chain == BELOW_ONE:

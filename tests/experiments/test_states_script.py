@@ -2,7 +2,8 @@
 
 import states as script
 
-from flowsim import MarkovChain, StatesModel
+from flowsim import MarkovChain
+from flowsim.models import StatesModel
 
 
 def test_every_run_is_counted_once():

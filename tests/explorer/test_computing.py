@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from flowsim import InputError, Label, Model, find_limits, model_of, read_record, trajectories
+from flowsim import (
+    InputError,
+    Label,
+    Model,
+    find_limits,
+    read_record,
+    trajectories,
+)
 from flowsim.explorer import training as of_training
 from flowsim.explorer.export import command_lines, python_lines, saved_file
 from flowsim.explorer.layers import (
@@ -27,7 +34,7 @@ from flowsim.explorer.starts import CloudShare, cloud_shares, follow_start
 from flowsim.explorer.training import FullSettings, Run, check_training, is_untied, training
 from flowsim.explorer.view import GaussianCloud, Start, View, Window
 from flowsim.labels import BASINS
-from flowsim.spec import ModelSpec
+from flowsim.spec import ModelSpec, model_of
 
 GOOD, BAD = Start(0.5, -1.2), Start(1.0, 0.5)  # on both sides of the separatrix for p + q > 1
 

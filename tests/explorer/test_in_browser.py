@@ -299,7 +299,7 @@ def test_files_and_commands(visit, tmp_path):
     ]
     at.press("Commands")
     at.reads("flowsim portrait --p 0.5 --q 0.8")
-    at.reads("flowsim.portrait_record(model")
+    at.reads("flowsim.portrait(model")
     at.page.get_by_text("Close", exact=True).click()
     at.press("Clear all")
     named.wait_for(state="detached")

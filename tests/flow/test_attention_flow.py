@@ -4,20 +4,18 @@ import pytest
 import torch
 
 from flowsim import (
-    AttentionModel,
     BinaryChain,
-    CanonicalModel,
     Label,
-    LinearAttentionModel,
     Rule,
     Status,
     find_limits,
-    integrate,
-    search_critical_points,
 )
 from flowsim.labels import CriticalPoint
+from flowsim.landscape import search_critical_points
 from flowsim.landscape.critical import curvatures
+from flowsim.models import CanonicalModel, LinearAttentionModel, UniformAttentionModel
 from flowsim.models.canonical.basins import SADDLE_W
+from flowsim.reference import integrate
 
 
 def starts(n, generator, width=(2.5, 2.5, 0.9)):
@@ -28,7 +26,7 @@ def starts(n, generator, width=(2.5, 2.5, 0.9)):
 @pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
 @pytest.mark.parametrize("length", [16, 64])
 def test_every_start_ends_on_the_minima_curve_or_in_the_plane(p, q, length, generator):
-    model = AttentionModel(BinaryChain(p, q), length)
+    model = UniformAttentionModel(BinaryChain(p, q), length)
     canonical = CanonicalModel(model.chain)
     limit = find_limits(model, starts(60, generator))
     assert (limit.status == Status.CONVERGED).all()
@@ -48,7 +46,7 @@ def test_every_start_ends_on_the_minima_curve_or_in_the_plane(p, q, length, gene
 
 
 def test_limits_are_where_torchdiffeq_s_trajectories_go(generator):
-    model = AttentionModel(BinaryChain(0.5, 0.8), 4)
+    model = UniformAttentionModel(BinaryChain(0.5, 0.8), 4)
     start = starts(3, generator, (1.2, 1.2, 0.6))
     limit = find_limits(model, start)
     path = integrate(model, start, torch.tensor([0.0, 30.0, 600.0]).double(), 1e-8, 1e-8)
@@ -59,7 +57,7 @@ def test_limits_are_where_torchdiffeq_s_trajectories_go(generator):
 def test_one_position_is_linear_attention(generator):
     """With N = 1 the only past symbol is the current one: s = (1 + a)(x − ½)."""
     chain = BinaryChain(0.5, 0.8)
-    uniform, linear = AttentionModel(chain, 1), LinearAttentionModel(chain)
+    uniform, linear = UniformAttentionModel(chain, 1), LinearAttentionModel(chain)
     theta = starts(60, generator)
     torch.testing.assert_close(uniform.loss(theta), linear.loss(theta), rtol=1e-12, atol=1e-13)
     torch.testing.assert_close(
@@ -71,7 +69,7 @@ def test_one_position_is_linear_attention(generator):
 
 
 def test_neighbours_change_no_label(generator):
-    model = AttentionModel(BinaryChain(0.2, 0.3), 16)
+    model = UniformAttentionModel(BinaryChain(0.2, 0.3), 16)
     start = starts(40, generator)
     whole = find_limits(model, start)
     order = torch.randperm(40, generator=generator)
@@ -85,7 +83,7 @@ def test_neighbours_change_no_label(generator):
 
 
 def test_a_budget_that_is_too_small_is_reported(generator):
-    model = AttentionModel(BinaryChain(0.5, 0.8), 16)
+    model = UniformAttentionModel(BinaryChain(0.5, 0.8), 16)
     limit = find_limits(model, starts(10, generator), max_steps=5)
     assert (limit.label == Label.UNRESOLVED).all()
     assert (limit.status == Status.TIMED_OUT).all()
@@ -106,7 +104,7 @@ def test_dynamic_bias_finds_critical_points_of_the_same_kinds(p, q, generator):
 
 def test_orbits_that_run_off_to_infinity_need_time_to_be_labelled():
     """With N = 2 a valley of the loss leads to a → −∞ while e²|a| stays bounded."""
-    model = AttentionModel(BinaryChain(0.5, 0.8), 2)
+    model = UniformAttentionModel(BinaryChain(0.5, 0.8), 2)
     start = torch.tensor([[2.2563, 1.8470, -0.7001]], dtype=torch.float64)
     limit = find_limits(model, start, max_steps=60)
     assert limit.label == Label.UNRESOLVED
@@ -121,7 +119,7 @@ def test_orbits_that_run_off_to_infinity_need_time_to_be_labelled():
 
 @pytest.mark.parametrize("length", [1, 5, 64])
 def test_plane_curvature_is_minus_twice_lambda_c(length):
-    model = AttentionModel(BinaryChain(0.35, 0.8), length)
+    model = UniformAttentionModel(BinaryChain(0.35, 0.8), length)
     w = torch.linspace(-2, 2, 23, dtype=torch.float64)
     for a in (-0.8, 0.3, 1.7):
         line = torch.stack([torch.zeros_like(w), w, torch.full_like(w, a)], dim=-1)
@@ -138,7 +136,7 @@ def test_plane_curvature_is_minus_twice_lambda_c(length):
 def test_saddle_of_the_plane_without_attention_is_the_canonical_one():
     w = torch.linspace(-2, 2, 30, dtype=torch.float64)
     for model in (
-        AttentionModel(BinaryChain(0.5, 0.8), 8),
+        UniformAttentionModel(BinaryChain(0.5, 0.8), 8),
         LinearAttentionModel(BinaryChain(0.5, 0.8)),
     ):
         assert model.plane.saddles(w, {})[0].item() == pytest.approx(SADDLE_W, abs=1e-9)
@@ -155,7 +153,7 @@ def test_search_reports_its_extent_and_what_it_found(generator):
 
 def test_a_further_saddle_of_uniform_attention_far_out():
     """Its loss is below h(π₁), and it is unstable."""
-    model = AttentionModel(BinaryChain(0.5, 0.8), 64)
+    model = UniformAttentionModel(BinaryChain(0.5, 0.8), 64)
     point = torch.tensor([[0.3008858503554205, -0.5184497793621894, -21.312965179425067]]).double()
     assert model.gradient(point).norm() < 1e-9
     low, middle, high = curvatures(model, point)[0]

@@ -6,7 +6,8 @@ import torch
 from law_oracle import law_of, rank_one_logits, rank_one_loss
 from torch.autograd.functional import hessian, jacobian
 
-from flowsim import BinaryChain, RankOneModel
+from flowsim import BinaryChain
+from flowsim.models import RankOneModel
 from flowsim.models.rank_one.attention import field as attention
 from flowsim.models.rank_one.attention.jacobian import linearise
 

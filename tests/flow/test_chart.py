@@ -5,8 +5,9 @@ import math
 import torch
 from conftest import rows
 
-from flowsim import BinaryChain, CanonicalModel, LinearAttentionModel, UntiedModel
+from flowsim import BinaryChain
 from flowsim.flow.chart import Chart
+from flowsim.models import CanonicalModel, LinearAttentionModel, UntiedModel
 
 CHAIN = BinaryChain(0.5, 0.8)
 THETA = rows((1.5, -0.2, 0.7), (-0.3, 4.0, -2.0), (0.0, 0.5, 0.1))

@@ -5,9 +5,10 @@ import pytest
 import torch
 from one_row import begun
 
-from flowsim import AttentionModel, BinaryChain
+from flowsim import BinaryChain
 from flowsim.compiled import config
 from flowsim.flow.return_codes import DRIFTS, GOING, TRAPPED
+from flowsim.models import UniformAttentionModel
 from flowsim.models.uniform import termination as ends
 from flowsim.models.uniform.corners import HIGH, LOW, ORDER, SLIDES, enclose
 from flowsim.models.uniform.rows import KNOWN
@@ -15,7 +16,7 @@ from flowsim.models.uniform.table import INFORMATION, STEEPEST
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 CHAIN = BinaryChain(0.5, 0.8)
-LINEAR = AttentionModel(CHAIN, 1, "dynamic")  # with one corner, at a = −1
+LINEAR = UniformAttentionModel(CHAIN, 1, "dynamic")  # with one corner, at a = −1
 
 
 def pulls(e, w, b, a=-1.0):
@@ -93,7 +94,7 @@ def test_a_start_that_both_sides_repel_leaves_to_the_faster():
 
 
 def test_margins_are_distances_to_the_corners_and_pulls_along_one():
-    engine, row = begun(AttentionModel(CHAIN, 4), (0.7, -0.6, -1.2))
+    engine, row = begun(UniformAttentionModel(CHAIN, 4), (0.7, -0.6, -1.2))
     for a, nearest in ((-1.1, -1.0), (-1.9, -2.0), (-2.2, -2.0), (2.5, 3.0), (-1.0, -1.0)):
         enclose(a, -1.0, row.memory)
         low, high = row.memory[LOW], row.memory[HIGH]
@@ -137,9 +138,9 @@ def test_a_step_that_turns_back_is_cut_where_its_parabola_is_beyond_the_corner(
 
 def drifting():
     """(engine, row) of two positions at the bottom of its valley, where it is said to drift."""
-    half = AttentionModel(CHAIN, 2).flow()
+    half = UniformAttentionModel(CHAIN, 2).flow()
     half.extend(int(half.constants()[1][STEEPEST]))
-    engine, row = begun(AttentionModel(CHAIN, 2), (0.9, 1.2, -1.9))
+    engine, row = begun(UniformAttentionModel(CHAIN, 2), (0.9, 1.2, -1.9))
     given = np.full(3, 1e-8), np.full(3, 1e-15), np.empty(0), np.empty((0, 3)), -np.inf, 3000
     assert engine.follow(row, *given, np.zeros(3, int), np.zeros(5)) == DRIFTS
     return engine, row
@@ -155,7 +156,7 @@ def decide(engine, row, y=None):
 def test_a_row_drifts_on_the_floor_of_a_valley_alone(monkeypatch):
     engine, row = drifting()
     y, reals = row.y.copy(), row.reals
-    model = AttentionModel(CHAIN, 2)
+    model = UniformAttentionModel(CHAIN, 2)
     further = torch.tensor([np.exp(y[0]) / 1e3, np.exp(y[1]), y[2] * 1e6], dtype=torch.float64)
     assert float(model.loss(further)) > CHAIN.entropy_rate + 0.02 * CHAIN.mutual_information
     assert decide(engine, row) == DRIFTS
@@ -197,7 +198,7 @@ def test_the_floor_has_a_minimum_in_all_but_a():
 
 def test_a_bias_that_moves_by_its_rounding_does_not_keep_a_row_from_being_trapped():
     theta = np.exp(-9.0), 1.5, 0.2, np.log(0.5 / 0.8)
-    engine, row = begun(AttentionModel(CHAIN, 3, "dynamic"), theta)
+    engine, row = begun(UniformAttentionModel(CHAIN, 3, "dynamic"), theta)
     for bias, rule in ((0.9e-16, TRAPPED), (1.1e-16, GOING)):
         row.velocity[:] = -1e-10, 0.0, 0.0, bias
         row.derivative[:] = np.eye(4)

@@ -12,13 +12,13 @@ import torch
 from scipy.integrate import solve_ivp
 
 from flowsim import (
-    AttentionModel,
     BinaryChain,
     Label,
     Rule,
     find_limits,
     trajectories,
 )
+from flowsim.models import UniformAttentionModel
 
 
 class Oracle:
@@ -108,7 +108,7 @@ class Oracle:
 def compare(p, q, length, number, generator):
     """Compare the paths of random starts; how many of them slid."""
     chain, times = BinaryChain(p, q), np.array([0.0, 0.5, 2.0, 8.0, 25.0])
-    model, oracle = AttentionModel(chain, length, "dynamic"), Oracle(chain, length)
+    model, oracle = UniformAttentionModel(chain, length, "dynamic"), Oracle(chain, length)
     slid = known = 0
     start = 5 * torch.rand(number, 4, dtype=torch.float64, generator=generator) - 2.5
     start[:, 2] = -1.2 + 0.6 * torch.rand(number, dtype=torch.float64, generator=generator)
@@ -141,7 +141,7 @@ def test_paths_of_more_chains(p, q, length, generator):
 @pytest.mark.parametrize("w", [1.2, -0.3])
 def test_a_row_that_counts_ones_ever_more_drifts(bias, w):
     """Its loss stays above the entropy rate, e²a tends to a constant and |a| grows like t^⅓."""
-    model = AttentionModel(BinaryChain(0.5, 0.8), length=2, bias=bias)
+    model = UniformAttentionModel(BinaryChain(0.5, 0.8), length=2, bias=bias)
     start = torch.tensor([[0.9, w, -1.9, 0.0][: len(model.coordinates)]], dtype=torch.float64)
     found = find_limits(model, start)
     assert found.label == Label.LOCAL_MINIMUM
@@ -157,7 +157,7 @@ def test_a_row_that_counts_ones_ever_more_drifts(bias, w):
 
 def test_no_row_is_left_where_attention_of_one_position_slides(generator):
     """Before corners were met, 13 of 200 such rows ran out of steps at a = −1."""
-    model = AttentionModel(BinaryChain(0.5, 0.8), 1, "dynamic")
+    model = UniformAttentionModel(BinaryChain(0.5, 0.8), 1, "dynamic")
     start = 6 * torch.rand(300, 4, dtype=torch.float64, generator=generator) - 3
     default, finer = find_limits(model, start), find_limits(model, start, rtol=1e-9)
     assert (default.label != Label.UNRESOLVED).all()

@@ -6,15 +6,13 @@ import torch
 
 from flowsim import (
     BinaryChain,
-    CanonicalModel,
     Label,
-    LinearAttentionModel,
     Rule,
-    UntiedModel,
     find_limits,
-    integrate,
     trajectories,
 )
+from flowsim.models import CanonicalModel, LinearAttentionModel, UntiedModel
+from flowsim.reference import integrate
 
 MODELS = {"canonical": CanonicalModel, "linear": LinearAttentionModel, "untied": UntiedModel}
 

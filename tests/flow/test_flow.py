@@ -5,7 +5,9 @@ import torch
 from conftest import REFERENCE, uniform_starts
 from scipy.integrate import solve_ivp
 
-from flowsim import BinaryChain, CanonicalModel, InputError, energy, find_limits, integrate
+from flowsim import BinaryChain, InputError, find_limits
+from flowsim.models import CanonicalModel, energy
+from flowsim.reference import integrate
 
 MODEL = CanonicalModel(BinaryChain(0.5, 0.8))
 TIMES = torch.linspace(0, 40, 9, dtype=torch.float64)

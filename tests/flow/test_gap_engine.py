@@ -12,14 +12,12 @@ from scipy.integrate import solve_ivp
 
 from flowsim import (
     BinaryChain,
-    CanonicalModel,
     Label,
-    LinearAttentionModel,
     Rule,
     Status,
-    UntiedModel,
     find_limits,
 )
+from flowsim.models import CanonicalModel, LinearAttentionModel, UntiedModel
 from flowsim.models.canonical.basins import SADDLE_ENERGY
 from flowsim.models.gap_family.compiled import loss, loss_parameters, slope
 from flowsim.models.gap_family.loss import gap_loss, gap_slope, optimal_logit

@@ -9,9 +9,10 @@ import torch
 from near import near
 from one_row import begun
 
-from flowsim import InductionModel, find_limits
+from flowsim import find_limits
 from flowsim.compiled import config
 from flowsim.flow.return_codes import BELOW_PLATEAU, GOING
+from flowsim.models import InductionModel
 from flowsim.models.induction.rows import constants, expand
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")

@@ -81,7 +81,9 @@ def test_a_cycle_that_almost_touches_an_axis_is_that_of_the_reference():
     times = [0.0, 100.0]
     path = flowsim.trajectories(Predators(), [10.0, 3.0], times)
     assert (path > 0).all() and path.min() < 1e-10
-    np.testing.assert_allclose(path, flowsim.integrate(Predators(), [10.0, 3.0], times), rtol=1e-5)
+    np.testing.assert_allclose(
+        path, flowsim.reference.integrate(Predators(), [10.0, 3.0], times), rtol=1e-5
+    )
     found = flowsim.find_limits(Predators(), [[10.0, 3.0], [0.5, 0.2]], max_steps=300)
     assert (found.label != Label.INFINITY).all() and (found.theta > 0).all()
 

@@ -71,5 +71,5 @@ def test_two_minima_at_kinks_are_two_ends():
     found = flowsim.find_limits(
         model, torch.tensor([[1.4, 0.3], [-0.7, 0.2], [0.6, -1.0]]).double()
     )
-    codes = flowsim.Ends(model).codes(found.label, found.theta, found.loss).tolist()
+    codes = flowsim.landscape.Ends(model).codes(found.label, found.theta, found.loss).tolist()
     assert codes[0] == codes[2] != codes[1]

@@ -9,18 +9,20 @@ from oracle import Canonical
 
 from flowsim import (
     BinaryChain,
-    CanonicalModel,
     InputError,
     Label,
-    LinearAttentionModel,
     Rule,
     Status,
-    energy,
     find_limits,
     hitting_times,
-    reaches_global_minimum,
-    settling_times,
     trajectories,
+)
+from flowsim.flow import settling_times
+from flowsim.models import (
+    CanonicalModel,
+    LinearAttentionModel,
+    energy,
+    reaches_global_minimum,
 )
 from flowsim.models.canonical.basins import SADDLE_ENERGY, SADDLE_W
 

@@ -31,14 +31,14 @@ def duffing(tmp_path):
 
 def test_records_take_and_keep_the_number_of_steps(duffing):
     axes = {"x": np.array([0.4, 0.9]), "v": np.array([-0.3, 0.5])}
-    few, many = (flowsim.scan_basins(duffing, axes, max_steps=most) for most in (5, 20_000))
+    few, many = (flowsim.scan(duffing, axes, max_steps=most) for most in (5, 20_000))
     assert (few["label"] == 0).all() and (many["label"] != 0).all()
     assert few.attrs["max_steps"] == 5
-    assert "max_steps" not in flowsim.scan_basins(duffing, axes).attrs
-    cloud = flowsim.gaussian_record(duffing, np.array([0.5, 1.0]), 4, max_steps=5)
+    assert "max_steps" not in flowsim.scan(duffing, axes).attrs
+    cloud = flowsim.gaussian(duffing, np.array([0.5, 1.0]), 4, max_steps=5)
     assert (cloud["count_unresolved"] == 4).all()
     with pytest.raises(flowsim.InputError, match="max_steps"):
-        flowsim.scan_basins(duffing, axes, max_steps=0)
+        flowsim.scan(duffing, axes, max_steps=0)
 
 
 def test_the_shell_has_them(duffing, tmp_path):

@@ -79,7 +79,7 @@ def test_so_do_starts_beside_a_saddle_anywhere_in_any_direction(offset, size):
 
 @pytest.mark.parametrize("sigma", [1e-12, 1e-7])
 def test_half_of_a_small_gaussian_cloud_on_a_saddle_goes_to_either_side(sigma):
-    share = float(flowsim.gaussian_record(Saddle(), [sigma], 100).fraction[0])
+    share = float(flowsim.gaussian(Saddle(), [sigma], 100).fraction[0])
     assert 0.3 < share < 0.7
 
 

@@ -9,19 +9,21 @@ from conftest import REFERENCE, box, rows
 
 import flowsim
 from flowsim import (
-    AttentionModel,
     BinaryChain,
-    CanonicalModel,
     InputError,
-    LinearAttentionModel,
-    UntiedModel,
-    energy,
     find_limits,
-    integrate,
-    settling_times,
     trajectories,
 )
+from flowsim.flow import settling_times
+from flowsim.models import (
+    CanonicalModel,
+    LinearAttentionModel,
+    UniformAttentionModel,
+    UntiedModel,
+    energy,
+)
 from flowsim.models.canonical.basins import SADDLE_ENERGY, minima_curve
+from flowsim.reference import integrate
 
 MODEL = CanonicalModel(BinaryChain(0.5, 0.8))
 #: Uneven, from far below every time scale on, and not from zero on.
@@ -155,7 +157,8 @@ def test_shapes_are_kept_and_a_poisoned_row_costs_only_itself(generator):
 
 
 @pytest.mark.parametrize(
-    "model", [AttentionModel(MODEL.chain, length=4), CanonicalModel(MODEL.chain, bias="dynamic")]
+    "model",
+    [UniformAttentionModel(MODEL.chain, length=4), CanonicalModel(MODEL.chain, bias="dynamic")],
 )
 def test_other_models_have_the_paths_of_integrate(model):
     start = rows((0.9, -0.8, 0.3))

@@ -16,8 +16,15 @@ import pytest
 import torch
 
 import flowsim
-from flowsim import Label, Rule, find_limits, integrate, settling_times, trajectories
+from flowsim import (
+    Label,
+    Rule,
+    find_limits,
+    trajectories,
+)
+from flowsim.flow import settling_times
 from flowsim.models.canonical.basins import SADDLE_ENERGY
+from flowsim.reference import integrate
 
 TABLE = Path(__file__).with_name("orbits.json")
 #: Shares of the time until 0.3 of the excess is left, at which paths are noted; and that share.

@@ -14,12 +14,13 @@ from one_row import room
 from rank_one_oracle import Oracle, UndecidedError
 from torch.autograd.functional import hessian, jacobian
 
-from flowsim import BinaryChain, RankOneModel
+from flowsim import BinaryChain
 from flowsim.compiled import config
 from flowsim.elementary import cross_entropy, residual
 from flowsim.flow.rows.engine import engine_of
 from flowsim.flow.rows.vectors import invert, multiply
 from flowsim.flow.tableau import GAMMA, STAGES, A, C
+from flowsim.models import RankOneModel
 from flowsim.models.rank_one import field as rank_one_field
 from flowsim.models.rank_one import kinks, slow_manifold
 from flowsim.models.rank_one.field import CLOSED, OPEN, SLIDING

@@ -10,10 +10,11 @@ import pytest
 import torch
 from one_row import begun
 
-from flowsim import BinaryChain, RankOneModel
+from flowsim import BinaryChain
 from flowsim.compiled import config
 from flowsim.flow.return_codes import GOING, MINIMA, REST, TRAPPED
 from flowsim.flow.rows.engine import engine_of
+from flowsim.models import RankOneModel
 from flowsim.models.rank_one import field as rank_one_field
 from flowsim.models.rank_one import kinks
 from flowsim.models.rank_one import termination as ends

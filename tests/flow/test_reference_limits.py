@@ -8,28 +8,28 @@ import torch
 from conftest import uniform_starts
 
 from flowsim import (
-    AttentionModel,
     BinaryChain,
-    CanonicalModel,
-    InductionModel,
     InputError,
     Label,
-    LinearAttentionModel,
     MarkovChain,
-    RankOneModel,
     Rule,
-    StatesAttentionModel,
     Status,
-    UntiedModel,
-    confirm,
-    energy,
     find_limits,
-    induction_landscape,
-    reaches_global_minimum,
-    reference_labels,
-    reference_limits,
 )
 from flowsim.flow.reference import default_rtol, sample_size
+from flowsim.models import (
+    CanonicalModel,
+    InductionModel,
+    LinearAttentionModel,
+    RankOneModel,
+    StatesAttentionModel,
+    UniformAttentionModel,
+    UntiedModel,
+    energy,
+    induction_landscape,
+    reaches_global_minimum,
+)
+from flowsim.reference import confirm, reference_labels, reference_limits
 
 CHAINS = [(0.5, 0.8), (0.2, 0.3)]
 BOTH = pytest.mark.parametrize(("p", "q"), CHAINS)
@@ -112,7 +112,7 @@ def test_models_in_physical_time_are_never_wrong_and_mostly_decided(p, q, number
     spatial = torch.cat([start, extra], dim=1)
     rank_one = RankOneModel(chain, 8)
     cases = [
-        (AttentionModel(chain, 8), spatial, number),
+        (UniformAttentionModel(chain, 8), spatial, number),
         (CanonicalModel(chain, "dynamic"), spatial, number),
         (rank_one, rank_one.from_canonical(start), number // 2),  # others slide along a kink
     ]

@@ -5,14 +5,10 @@ import torch
 from conftest import rows
 
 from flowsim import (
-    AttentionModel,
     BinaryChain,
-    InductionModel,
     Label,
-    RankOneModel,
     Rule,
     Status,
-    induction_landscape,
 )
 from flowsim.flow import near_saddles
 from flowsim.flow import return_codes as codes
@@ -20,8 +16,14 @@ from flowsim.flow.labelling import EndStates, in_doubt, label_ends
 from flowsim.flow.options import Steps
 from flowsim.flow.rows import engine
 from flowsim.flow.rows.engine import Followed
+from flowsim.models import (
+    InductionModel,
+    RankOneModel,
+    UniformAttentionModel,
+    induction_landscape,
+)
 
-MODEL = AttentionModel(BinaryChain(0.5, 0.8), 4)
+MODEL = UniformAttentionModel(BinaryChain(0.5, 0.8), 4)
 START = rows((1.0, -1.0, 0.5), (0.5, 0.4, -0.3), (0.8, 0.3, 0.2))
 G, B, U = Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM, Label.UNRESOLVED
 

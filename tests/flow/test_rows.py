@@ -8,20 +8,19 @@ import pytest
 import torch
 
 from flowsim import (
-    AttentionModel,
     BinaryChain,
     Label,
-    RankOneModel,
     Rule,
     Status,
     find_limits,
     hitting_times,
-    integrate,
     trajectories,
 )
 from flowsim.flow.rows.engine import loss_followed
 from flowsim.flow.tableau import GAMMA, STAGES, A, C
+from flowsim.models import RankOneModel, UniformAttentionModel
 from flowsim.models.rank_one.attention import field
+from flowsim.reference import integrate
 
 RANK_ONE = RankOneModel(BinaryChain(0.5, 0.8), 4, attention=True)
 
@@ -55,7 +54,7 @@ def test_the_step_has_order_five_and_its_error_estimate_order_four():
 @pytest.mark.parametrize("bias", ["optimal", "dynamic"])
 @pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
 def test_limits_with_attention_do_not_depend_on_the_tolerance(p, q, bias):
-    model = AttentionModel(BinaryChain(p, q), 64, bias)
+    model = UniformAttentionModel(BinaryChain(p, q), 64, bias)
     start = box(40, [2.0, 2.0, 0.9, 1.0][: len(model.coordinates)])
     default, finer = find_limits(model, start), find_limits(model, start, rtol=1e-11)
     assert torch.equal(default.label, finer.label)
@@ -65,7 +64,7 @@ def test_limits_with_attention_do_not_depend_on_the_tolerance(p, q, bias):
     assert (model.loss(default.theta) - default.loss).abs().max() < 1e-12
 
 
-@pytest.mark.parametrize("model", [AttentionModel(BinaryChain(0.2, 0.3), 16), RANK_ONE])
+@pytest.mark.parametrize("model", [UniformAttentionModel(BinaryChain(0.2, 0.3), 16), RANK_ONE])
 def test_a_row_does_not_depend_on_its_neighbours_to_the_last_bit(model):
     start = lifted(model, 24) if model is RANK_ONE else box(24, [2.5, 2.5, 1.3])
     whole, alone = find_limits(model, start), find_limits(model, start[5:6])
@@ -80,7 +79,7 @@ def test_a_row_does_not_depend_on_its_neighbours_to_the_last_bit(model):
 
 def test_planes_that_are_never_left():
     """e = 0 is critical; with w = 0 the rest moves."""
-    model = AttentionModel(BinaryChain(0.5, 0.8), 8)
+    model = UniformAttentionModel(BinaryChain(0.5, 0.8), 8)
     start = torch.tensor([[0.0, -0.3, 0.2], [0.0, 0.4, 0.2], [0.8, 0.0, 0.3]]).double()
     found = find_limits(model, start)
     assert (found.rule[:2] == Rule.CRITICAL_START).all()
@@ -97,7 +96,7 @@ def test_paths_are_those_of_torchdiffeq(name):
         model, times = RANK_ONE, [0.0, 0.3, 1.0]
         start = lifted(model, 5) / 2
     else:
-        model, times = AttentionModel(BinaryChain(0.5, 0.8), 12, name), [0.0, 0.5, 3.0, 20.0]
+        model, times = UniformAttentionModel(BinaryChain(0.5, 0.8), 12, name), [0.0, 0.5, 3.0, 20.0]
         start = box(5, [1.5, 1.5, 0.8, 1.0][: len(model.coordinates)])
     times = torch.tensor(times).double() + 2.0
     path = trajectories(model, start, times)
@@ -107,7 +106,7 @@ def test_paths_are_those_of_torchdiffeq(name):
     assert (path - reference).abs().max() < (3e-4 if name == "rank-one" else 1e-6)
 
 
-@pytest.mark.parametrize("model", [AttentionModel(BinaryChain(0.5, 0.8), 16), RANK_ONE])
+@pytest.mark.parametrize("model", [UniformAttentionModel(BinaryChain(0.5, 0.8), 16), RANK_ONE])
 def test_times_are_when_the_path_has_the_wanted_loss(model):
     start = lifted(model, 12) if model is RANK_ONE else box(12, [2.0, 2.0, 0.9])
     limits = find_limits(model, start)

@@ -11,7 +11,7 @@ import torch
 from near import near
 from one_row import begun, room
 
-from flowsim import AttentionModel, BinaryChain, InductionModel, RankOneModel
+from flowsim import BinaryChain
 from flowsim.compiled import config, specialise
 from flowsim.flow import tableau
 from flowsim.flow.options import Steps
@@ -33,14 +33,15 @@ from flowsim.flow.rows.engine import engine_of, follow_rows
 from flowsim.flow.rows.loop import ATTEMPTS, KINKS, PASSED, SLIDING, SLOWEST, TIME, WRITTEN
 from flowsim.flow.rows.vectors import invert, largest_of
 from flowsim.flow.rows.workspace import allocate_workspace
+from flowsim.models import InductionModel, RankOneModel, UniformAttentionModel
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 CHAIN = BinaryChain(0.5, 0.8)
-LINEAR = AttentionModel(CHAIN, 1, "dynamic")
+LINEAR = UniformAttentionModel(CHAIN, 1, "dynamic")
 THETA = (0.7, -0.6, -0.4, 0.3)
 SMOOTH = [
     (LINEAR, THETA),
-    (AttentionModel(CHAIN, 3), THETA[:3]),
+    (UniformAttentionModel(CHAIN, 3), THETA[:3]),
     (RankOneModel(CHAIN, 2, attention=True), (0.5, 0.2, -0.6, -0.7, 0.6, -0.5, 0.3, 0.2)),
     (InductionModel(4), (0.4, 1.7)),
 ]

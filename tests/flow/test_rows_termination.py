@@ -11,9 +11,10 @@ import torch
 from mpmath import exp, log, mpf
 from one_row import begun
 
-from flowsim import AttentionModel, BinaryChain, RankOneModel
+from flowsim import BinaryChain
 from flowsim.compiled import config
 from flowsim.flow.return_codes import DRIFTS, GOING, MINIMA, REST, TRAPPED
+from flowsim.models import RankOneModel, UniformAttentionModel
 from flowsim.models.rank_one.attention import field
 from flowsim.models.rank_one.attention import termination as ends
 from flowsim.models.uniform.ranges import gather
@@ -32,7 +33,7 @@ def attention_row(length=2, theta=THETA, chain=(0.5, 0.8)):
 def uniform_row(length, y, chain=(0.5, 0.8), sign=1):
     """(engine, row) at y = (log|e|, log|w|, a[, b]), w of that sign."""
     bias = "dynamic" if len(y) == 4 else "optimal"
-    model = AttentionModel(BinaryChain(*chain), length, bias)
+    model = UniformAttentionModel(BinaryChain(*chain), length, bias)
     return begun(model, [math.exp(y[0]), sign * math.exp(y[1]), *y[2:]])
 
 

@@ -6,8 +6,15 @@ import pytest
 import torch
 
 import flowsim
-from flowsim import Label, Status, find_limits, hitting_times, integrate, trajectories
+from flowsim import (
+    Label,
+    Status,
+    find_limits,
+    hitting_times,
+    trajectories,
+)
 from flowsim.models.states import compiled
+from flowsim.reference import integrate
 
 F64 = torch.float64
 CASES = [(2, 0.8, 4), (3, 0.5, 4), (3, 0.8, 1), (5, 0.9, 4), (5, 0.801, 2), (10, 0.6, 2)]
@@ -90,11 +97,11 @@ def test_reference_and_engine_find_the_same_ends(generator):
     for case in ((5, 0.9, 4), (3, 0.5, 1)):
         model = states(*case)
         theta = 1.5 * torch.randn(60, 2, dtype=F64, generator=generator)
-        own, theirs = find_limits(model, theta), flowsim.reference_limits(model, theta)
+        own, theirs = find_limits(model, theta), flowsim.reference.reference_limits(model, theta)
         assert bool((own.label == theirs.label).all())
         learned = own.label == Label.GLOBAL_MINIMUM
         assert (own.theta - theirs.theta)[learned].abs().max() < 1e-7
-        counts = flowsim.confirm(model, theta, own.label, 60)
+        counts = flowsim.reference.confirm(model, theta, own.label, 60)
         assert counts["confirm_agree"] == 60
 
 

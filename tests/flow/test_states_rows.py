@@ -7,14 +7,12 @@ import torch
 from flowsim import (
     Label,
     MarkovChain,
-    StatesAttentionModel,
-    StatesModel,
-    confirm,
     find_limits,
     hitting_times,
-    integrate,
     trajectories,
 )
+from flowsim.models import StatesAttentionModel, StatesModel
+from flowsim.reference import confirm, integrate
 
 CHAINS = {"above": (3, 0.8), "below": (3, 0.5), "five": (5, 0.9)}
 

@@ -5,19 +5,14 @@ import pytest
 import torch
 from conftest import rows
 
-from flowsim import (
-    AttentionModel,
-    BinaryChain,
-    CanonicalModel,
-    RankOneModel,
-    find_limits,
-    integrate,
-    settling_times,
-)
+from flowsim import BinaryChain, find_limits
+from flowsim.flow import settling_times
 from flowsim.flow.any_loss import any_times
 from flowsim.flow.options import Steps
 from flowsim.interface import Model
 from flowsim.labels import Label, Rule
+from flowsim.models import CanonicalModel, RankOneModel, UniformAttentionModel
+from flowsim.reference import integrate
 
 CHAIN = BinaryChain(0.5, 0.8)
 
@@ -45,8 +40,8 @@ def time_by_trajectory(model, start, wanted):
 @pytest.mark.parametrize(
     ("model", "start"),
     [
-        (AttentionModel(CHAIN, length=16), rows((0.9, -1.1, 0.3))),
-        (AttentionModel(CHAIN, length=16), rows((0.9, 0.4, -0.3))),
+        (UniformAttentionModel(CHAIN, length=16), rows((0.9, -1.1, 0.3))),
+        (UniformAttentionModel(CHAIN, length=16), rows((0.9, 0.4, -0.3))),
         (CanonicalModel(CHAIN, bias="dynamic"), rows((0.9, -1.1, 0.2))),
         (RankOneModel(BinaryChain(0.2, 0.3), length=8), rows((0.9, -0.4, 0.7, 0.8, 0.1))),
     ],
@@ -61,7 +56,7 @@ def test_times_are_those_of_a_dense_trajectory(model, start):
 
 
 def test_known_limits_are_taken_and_starts_that_never_move_have_no_time():
-    model = AttentionModel(CHAIN, length=8)
+    model = UniformAttentionModel(CHAIN, length=8)
     start = rows((0.9, -1.1, 0.3), (0.0, 0.5, 0.2))
     limits = find_limits(model, start)
     times = settling_times(model, start, 0.5, limits=limits)

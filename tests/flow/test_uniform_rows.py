@@ -8,8 +8,14 @@ from law_oracle import best_bias, law_of, uniform_loss
 from near import near
 from torch.autograd.functional import hessian, jacobian
 
-from flowsim import AttentionModel, BinaryChain, Label, Status, find_limits
+from flowsim import (
+    BinaryChain,
+    Label,
+    Status,
+    find_limits,
+)
 from flowsim.elementary import exponential
+from flowsim.models import UniformAttentionModel
 from flowsim.models.uniform import rows as uniform
 from flowsim.models.uniform.ranges import gather
 from flowsim.models.uniform.shift import best_shift, newton_shift
@@ -39,7 +45,7 @@ def test_one_pass_agrees_with_autograd(p, q, length, dynamic, generator):
     """Both sides of |a| = 1, where the ReLU's kink lies inside the law."""
     chain, k = BinaryChain(p, q), 4 if dynamic else 3
     table, value = LawTable(chain, length, dynamic, True), uniform_loss(chain, length)
-    model = AttentionModel(chain, length, "dynamic" if dynamic else "optimal")
+    model = UniformAttentionModel(chain, length, "dynamic" if dynamic else "optimal")
     table.add(min(int(table.ints[STEEPEST]), 7))
     box = torch.tensor([2.2, 2.2, 1.6, 1.0][:k]).double()
     for start in box * (
@@ -90,7 +96,7 @@ def test_the_optimal_bias_is_the_root_in_forty_digits(scale):
     mp.dps = 40
     for p, q in [(0.5, 0.8), (0.2, 0.3), (0.45, 0.5), (0.5, 0.5), (1e-6, 0.3)]:
         for length in (1, 3, 12):
-            model = AttentionModel(BinaryChain(p, q), length)
+            model = UniformAttentionModel(BinaryChain(p, q), length)
             table = LawTable(model.chain, length, False, True)
             table.add(int(table.ints[STEEPEST]))
             columns = [part.tolist() for part in law_of(model.chain, length)]
@@ -160,21 +166,21 @@ def test_steep_logits_are_no_critical_points():
     """Where σ′ underflows for all nodes of a class the field goes on; over N = 1, Δ = e²(1+a)g."""
     theta = torch.tensor([[-1.0, -10.0, 3.0], [-1.0, -10.0, 10.0]], dtype=torch.float64)
     for bias, starts in (("optimal", theta), ("dynamic", torch.cat([theta, 0 * theta[:, :1]], 1))):
-        model = AttentionModel(BinaryChain(0.9, 0.9), 1, bias=bias)
+        model = UniformAttentionModel(BinaryChain(0.9, 0.9), 1, bias=bias)
         assert model.gradient(starts).abs().max() > 10
         assert (find_limits(model, starts).label == Label.GLOBAL_MINIMUM).all()
 
 
 def test_a_class_without_residuals_bends_the_loss():
     """At p = ½ and logits of 0 after zeros."""
-    model, theta = AttentionModel(BinaryChain(0.5, 0.8), 2, "dynamic"), [1.0, 0.5, 0.0, 0.5]
+    model, theta = UniformAttentionModel(BinaryChain(0.5, 0.8), 2, "dynamic"), [1.0, 0.5, 0.0, 0.5]
     theta = torch.tensor(theta, dtype=torch.float64)
     near(model.hessian(theta), hessian(uniform_loss(model.chain, 2), theta).numpy(), 1e-12)
 
 
 def test_slow_is_not_critical_close_to_independence():
     """With λ = −9e-5 and π₀π₁ = 1e-4 no gradient is large; these starts are on no critical set."""
-    model = AttentionModel(BinaryChain(1e-4, 0.99999), 1)
+    model = UniformAttentionModel(BinaryChain(1e-4, 0.99999), 1)
     starts = [[e, w, -1 + off] for e in (-0.01, 0.02) for w in (-1.0, -0.3) for off in (0, 1e-6)]
     assert not (find_limits(model, starts).label == Label.SADDLE).any()
 
@@ -182,18 +188,18 @@ def test_slow_is_not_critical_close_to_independence():
 @pytest.mark.parametrize("beside", [-1e-7, -1e-15, 1e-15, 1e-9, 1e-7])
 def test_where_both_losses_are_one_number_the_sign_of_the_slope_decides(beside):
     """Near p + q = 1 both losses are one number in float64; slopes decide."""
-    model = AttentionModel(BinaryChain(0.3, 0.7 + beside), 3)
+    model = UniformAttentionModel(BinaryChain(0.3, 0.7 + beside), 3)
     found = find_limits(model, [[0.3, 0.5, 0.2], [0.3, -2.0, 0.2]])
     learns = [Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM]
     assert found.label.tolist() == (learns if beside < 0 else learns[::-1])
     even = find_limits(
-        AttentionModel(BinaryChain(0.3, 0.7), 3), [[0.3, 0.5, 0.2], [0.3, -2.0, 0.2]]
+        UniformAttentionModel(BinaryChain(0.3, 0.7), 3), [[0.3, 0.5, 0.2], [0.3, -2.0, 0.2]]
     )
     assert (even.label == Label.GLOBAL_MINIMUM).all()
 
 
 def test_evaluations_are_nine_a_step_and_one():
-    model = AttentionModel(BinaryChain(0.5, 0.8), 2)
+    model = UniformAttentionModel(BinaryChain(0.5, 0.8), 2)
     found = find_limits(model, [[0.3, -0.5, 0.1], [1.0, 0.5, -0.3]], max_steps=9)
     assert (found.status == Status.TIMED_OUT).all()
     assert found.evaluations.tolist() == [82, 82]

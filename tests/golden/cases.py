@@ -181,7 +181,7 @@ def measure(
         "status": np.asarray(limits.status),
         "loss": np.asarray(limits.loss),
         "ends": np.asarray(limits.theta),
-        "time": flowsim.settling_times(model, rows, FRACTION, limits=limits, **exact),
+        "time": flowsim.flow.settling_times(model, rows, FRACTION, limits=limits, **exact),
         "paths": flowsim.trajectories(model, starts[:paths], times, **along)[1:],
         "sums": starts.sum(axis=0),
         "digest": np.array(case.digest(chain, model.coordinates)),

@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from flowsim import AttentionModel, BinaryChain, Label, Model, from_loss, search_critical_points
+from flowsim import (
+    BinaryChain,
+    Label,
+    Model,
+    from_loss,
+)
+from flowsim.landscape import search_critical_points
 from flowsim.landscape.critical import classify_critical, critical_points_in
+from flowsim.models import UniformAttentionModel
 from flowsim.models.on_chain import OnChain
 
 CHAIN = BinaryChain(0.5, 0.8)
@@ -57,7 +64,9 @@ def test_every_kind_is_counted_and_each_point_listed_once():
 
 
 def test_starts_lie_within_two_of_the_origin_and_before_the_relu_turns():
-    found = search_critical_points(AttentionModel(CHAIN, 2), torch.Generator().manual_seed(0), 1)
+    found = search_critical_points(
+        UniformAttentionModel(CHAIN, 2), torch.Generator().manual_seed(0), 1
+    )
     assert found.half_width == (2.0, 2.0, 0.95)
 
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from flowsim import Ends, from_loss
+from flowsim import from_loss
 from flowsim.flow.orbits import find_limits
+from flowsim.landscape import Ends
 
 MODELS = {
     "six wells": (

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from flowsim import BinaryChain, InputError, RankOneModel, ladder, rung_law, trajectories
+from flowsim import BinaryChain, InputError, trajectories
+from flowsim.models import RankOneModel, ladder, rung_law
 from full_model import Architecture, initial_weights
 from full_model.comparison.exponential import FIRST_STEP, flow_until
 from full_model.comparison.fields import AttentionFreeField

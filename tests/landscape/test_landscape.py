@@ -4,22 +4,21 @@ import pytest
 import torch
 from conftest import CHAINS
 
-from flowsim import (
-    BinaryChain,
+from flowsim import BinaryChain, Label
+from flowsim.chains import SymmetricChain
+from flowsim.labels import CriticalPoint, Rule, Status
+from flowsim.landscape import curvatures
+from flowsim.landscape.critical import classify_critical
+from flowsim.models import (
     CanonicalModel,
-    Label,
     LinearAttentionModel,
     StatesModel,
-    SymmetricChain,
     UntiedModel,
-    curvatures,
     energy,
     minima_curve,
     reaches_global_minimum,
     separatrix,
 )
-from flowsim.labels import CriticalPoint, Rule, Status
-from flowsim.landscape.critical import classify_critical
 from flowsim.models.canonical.basins import (
     SADDLE_ENERGY,
     SADDLE_W,

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from flowsim import Ends, from_loss
+from flowsim import from_loss
 from flowsim.labels import Label
+from flowsim.landscape import Ends
 
 
 def powell(a, b, c, d):

@@ -14,23 +14,23 @@ from flowsim.models.flips.model import FlipsModel
 from flowsim.spec import BUILT_IN, ModelSpec
 
 CHAIN, BELOW = flowsim.BinaryChain(0.5, 0.8), flowsim.BinaryChain(0.2, 0.3)
-STATES = flowsim.SymmetricChain(3, 0.8)
+STATES = flowsim.chains.SymmetricChain(3, 0.8)
 MODELS = {
-    "canonical": partial(flowsim.CanonicalModel, CHAIN),
-    "canonical, below": partial(flowsim.CanonicalModel, BELOW),
-    "canonical, bias": partial(flowsim.CanonicalModel, CHAIN, "dynamic"),
-    "linear": partial(flowsim.LinearAttentionModel, CHAIN),
-    "linear, bias": partial(flowsim.LinearAttentionModel, CHAIN, "dynamic"),
-    "untied": partial(flowsim.UntiedModel, CHAIN),
-    "untied, bias": partial(flowsim.UntiedModel, CHAIN, "dynamic"),
-    "uniform": partial(flowsim.AttentionModel, CHAIN, 4),
-    "uniform, bias": partial(flowsim.AttentionModel, CHAIN, 4, "dynamic"),
-    "rank-one": partial(flowsim.RankOneModel, CHAIN, 4),
-    "rank-one, attention": partial(flowsim.RankOneModel, CHAIN, 3, attention=True),
-    "rank-one, untied": partial(flowsim.RankOneModel, CHAIN, 3, tied=False),
-    "states": partial(flowsim.StatesModel, STATES),
-    "states, attention": partial(flowsim.StatesAttentionModel, STATES, 3),
-    "induction": partial(flowsim.InductionModel, 5),
+    "canonical": partial(flowsim.models.CanonicalModel, CHAIN),
+    "canonical, below": partial(flowsim.models.CanonicalModel, BELOW),
+    "canonical, bias": partial(flowsim.models.CanonicalModel, CHAIN, "dynamic"),
+    "linear": partial(flowsim.models.LinearAttentionModel, CHAIN),
+    "linear, bias": partial(flowsim.models.LinearAttentionModel, CHAIN, "dynamic"),
+    "untied": partial(flowsim.models.UntiedModel, CHAIN),
+    "untied, bias": partial(flowsim.models.UntiedModel, CHAIN, "dynamic"),
+    "uniform": partial(flowsim.models.UniformAttentionModel, CHAIN, 4),
+    "uniform, bias": partial(flowsim.models.UniformAttentionModel, CHAIN, 4, "dynamic"),
+    "rank-one": partial(flowsim.models.RankOneModel, CHAIN, 4),
+    "rank-one, attention": partial(flowsim.models.RankOneModel, CHAIN, 3, attention=True),
+    "rank-one, untied": partial(flowsim.models.RankOneModel, CHAIN, 3, tied=False),
+    "states": partial(flowsim.models.StatesModel, STATES),
+    "states, attention": partial(flowsim.models.StatesAttentionModel, STATES, 3),
+    "induction": partial(flowsim.models.InductionModel, 5),
     "flips": partial(FlipsModel, FlippedChain.of(CHAIN, 0.1)),
 }
 #: Built-in models that are not listed above: a new one needs no line here.
@@ -93,7 +93,7 @@ def test_a_new_loss_of_any_model_is_followed(name, loss):
     assert model.basin(theta) is model.classify(theta) is model.label_of_point(theta) is None
     assert model.integral() is None and type(model.plane) is flowsim.Plane
     assert model.conserved_names == () and not any(model.keeps_sign)
-    assert not model.has_flow_of(flowsim.RankOneModel)
+    assert not model.has_flow_of(flowsim.models.RankOneModel)
 
 
 GAPS = ("canonical", "canonical, below", "canonical, bias", "linear", "linear, bias", "untied",
@@ -135,7 +135,9 @@ def test_words_alone_leave_the_flow_as_it_is(name):
     assert (model.title, model.subtitle) == ("mine", "its data") and model.fast == plain.fast
     assert (model.flow() is None) == (plain.flow() is None)
     assert type(model.plane) is type(plain.plane) and model.levels() == plain.levels()
-    assert model.has_flow_of(flowsim.RankOneModel) == plain.has_flow_of(flowsim.RankOneModel)
+    assert model.has_flow_of(flowsim.models.RankOneModel) == plain.has_flow_of(
+        flowsim.models.RankOneModel
+    )
 
 
 class Parent(Model):
@@ -188,7 +190,7 @@ class Loss:
         return (theta - 0.3).cosh().sum(-1)
 
 
-class Mixed(Loss, flowsim.CanonicalModel):
+class Mixed(Loss, flowsim.models.CanonicalModel):
     pass
 
 
@@ -223,14 +225,14 @@ def test_a_flow_that_is_no_gradient_flow_stays_under_another_loss():
     np.testing.assert_array_equal(Measured().field([0.3, 0.5]), Circling().field([0.3, 0.5]))
 
 
-class OneAhead(flowsim.CanonicalModel):
+class OneAhead(flowsim.models.CanonicalModel):
     """Its loss alone is new: the minima are at e w = 1."""
 
     def loss(self, theta):
         return (theta[..., 0] * theta[..., 1] - 1) ** 2
 
 
-class Line(flowsim.CanonicalModel):
+class Line(flowsim.models.CanonicalModel):
     """Its logit gap alone is new."""
 
     def logit_gap(self, theta):
@@ -250,7 +252,7 @@ def test_ends_of_derived_models_are_those_of_what_they_wrote():
     assert math.isclose(float(trained.theta.prod()), 1, rel_tol=1e-6)
 
 
-class Decayed(flowsim.RankOneModel):
+class Decayed(flowsim.models.RankOneModel):
     """The rank-one model with a decay of all weights."""
 
     def loss(self, theta):
@@ -262,7 +264,7 @@ def test_optimizers_descend_the_loss_of_a_model_derived_from_the_rank_one_model(
     trained = flowsim.descend(model, start, "gd", learning_rate=0.5, steps=600)
     assert abs(model.gradient(trained.theta)).max() < 1e-6
     with pytest.raises(flowsim.InputError, match="not in the Decayed one"):
-        flowsim.ReducedTraining(model, "gd")
+        flowsim.training.ReducedTraining(model, "gd")
 
 
 def test_a_base_without_coordinates_keeps_what_it_says_of_them():

@@ -56,9 +56,9 @@ def test_every_start_ends_as_the_closed_form_says(p, q, flip):
 
 def test_a_record_gives_the_model_again(tmp_path):
     flips = model("flips", 0.5, 0.8, flip=0.1)
-    record = flowsim.scan_basins(flips, {"w": [-1.0, 1.0], "e": [-1.0, 1.0]})
+    record = flowsim.scan(flips, {"w": [-1.0, 1.0], "e": [-1.0, 1.0]})
     flowsim.write_record(record, tmp_path / "flips.nc")
-    again = flowsim.model_of(flowsim.read_record(tmp_path / "flips.nc").attrs)
+    again = flowsim.spec.model_of(flowsim.read_record(tmp_path / "flips.nc").attrs)
     assert again.chain == flips.chain and again.chain.hidden == BinaryChain(0.5, 0.8)
 
 

@@ -11,30 +11,30 @@ from command import assert_refused, run
 from scipy.integrate import solve_ivp
 
 from flowsim import (
-    DirichletPrior,
-    DoublyStochasticPrior,
-    FinitePrior,
-    InductionModel,
     InputError,
     Label,
-    confirm,
     draw,
     find_limits,
-    gaussian_record,
     hitting_times,
-    induction_landscape,
-    integrate,
     model,
-    portrait_record,
     read_record,
-    scan_basins,
-    settling_times,
     summarize,
     trajectories,
     write_record,
 )
+from flowsim import (
+    gaussian as gaussian_record,
+)
+from flowsim import (
+    portrait as portrait_record,
+)
+from flowsim.chains import DirichletPrior, DoublyStochasticPrior, FinitePrior
 from flowsim.curves import curves_of
+from flowsim.flow import settling_times
 from flowsim.labels import Rule
+from flowsim.models import InductionModel, induction_landscape
+from flowsim.reference import confirm, integrate
+from flowsim.scan import scan_basins
 from flowsim.spec import ModelSpec, model_of
 
 

@@ -6,7 +6,13 @@ import pytest
 import torch
 from conftest import CHAINS
 
-from flowsim import BinaryChain, CanonicalModel, Label, LinearAttentionModel, Status, find_limits
+from flowsim import (
+    BinaryChain,
+    Label,
+    Status,
+    find_limits,
+)
+from flowsim.models import CanonicalModel, LinearAttentionModel
 from flowsim.models.canonical.basins import SADDLE_W
 
 

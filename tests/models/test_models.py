@@ -5,11 +5,11 @@ from conftest import CHAINS, REFERENCE, relative_error, uniform_starts
 from oracle import Canonical
 
 import flowsim
-from flowsim import BinaryChain, CanonicalModel, InputError, UntiedModel, energy, model_of
+from flowsim import BinaryChain, InputError
 from flowsim.interface import LogitGapSystem
-from flowsim.models import past_law
+from flowsim.models import CanonicalModel, UntiedModel, energy, past_law
 from flowsim.models.gap_family.loss import gap_loss, gap_slope
-from flowsim.spec import chain_of
+from flowsim.spec import chain_of, model_of
 
 
 def row_of(*values):

@@ -50,7 +50,7 @@ def test_a_file_names_a_model_that_keeps_its_arguments(mine):
     model = ModelSpec("mine.py:DoubleWell", {"g": 0.1}).build()
     assert model.name == "mine.py:DoubleWell" and model.g == 0.1
     assert ModelSpec.of(model).options == {"g": 0.1}
-    record = flowsim.scan_basins(model, AXES)
+    record = flowsim.scan(model, AXES)
     assert record.attrs["model"] == "mine.py:DoubleWell"
     assert json.loads(record.attrs["arguments"]) == {"g": 0.1}
     assert record.attrs["source"] == WELL and len(record.attrs["source_digest"]) == 64
@@ -59,7 +59,7 @@ def test_a_file_names_a_model_that_keeps_its_arguments(mine):
 
 
 def test_the_lowest_minimum_is_the_first_wherever_the_starts_are():
-    record = flowsim.scan_basins(well(), {**AXES, "x": np.array([-1.0, 1.0])})
+    record = flowsim.scan(well(), {**AXES, "x": np.array([-1.0, 1.0])})
     assert record["basin"].to_numpy().tolist() == ["unresolved", "minimum_1", "minimum_2"]
     names = json.loads(record.attrs["end_names"])
     assert names["minimum_1"] == "minimum 1 (loss −0.209)"
@@ -98,7 +98,7 @@ class Border(flowsim.Plane):
 
 
 def test_a_plane_of_its_own_keeps_the_critical_points_and_draws_its_border_once():
-    record = flowsim.portrait_record(Bordered(), resolution=4, window=WINDOW, confirm=0)
+    record = flowsim.portrait(Bordered(), resolution=4, window=WINDOW, confirm=0)
     assert len(flowsim.summarize(record)["critical_points"]) == 3
     axes = flowsim.draw(record).axes[0]
     borders = [np.asarray(line.get_ydata()) for line in axes.lines if len(line.get_xdata()) > 1000]
@@ -111,15 +111,17 @@ def test_every_function_takes_it():
     np.testing.assert_allclose(limits.theta[:, 0], WELLS[0.2], atol=1e-6)
     times = torch.tensor([0.0, 0.5, 2.0]).double()
     paths = flowsim.trajectories(model, starts, times)
-    reference = flowsim.integrate(model, starts, times)
+    reference = flowsim.reference.integrate(model, starts, times)
     torch.testing.assert_close(paths, reference, atol=1e-7, rtol=0)
-    assert (flowsim.curvatures(model, limits.theta) > 0).all()
-    times = flowsim.settling_times(model, starts, 0.1)
+    assert (flowsim.landscape.curvatures(model, limits.theta) > 0).all()
+    times = flowsim.flow.settling_times(model, starts, 0.1)
     assert (times > 0).all() and torch.equal(times, flowsim.hitting_times(model, starts, 0.1))
-    assert (flowsim.reference_limits(model, starts).theta - limits.theta).abs().max() < 1e-5
+    assert (
+        flowsim.reference.reference_limits(model, starts).theta - limits.theta
+    ).abs().max() < 1e-5
     boundary = flowsim.refine_boundary(model, AXES, levels=1)
     assert np.abs(boundary["boundary_x"] - ROOTS[0.2][1]).max() < 0.01
-    gaussian = flowsim.gaussian_record(model, np.array([1.0]), 12)
+    gaussian = flowsim.gaussian(model, np.array([1.0]), 12)
     assert {"count_minimum_1", "count_minimum_2"} <= set(gaussian)
 
 
@@ -144,7 +146,7 @@ def test_a_portrait_is_drawn_from_its_file_alone(mine):
     assert run("portrait", "--from", name, "--out", "again.png", cwd=mine).returncode == 0
     assert run("info", name, cwd=mine).returncode == 0
     with pytest.raises(InputError, match=r"the record's model is 'mine.py:DoubleWell'"):
-        flowsim.model_of(record.attrs)
+        flowsim.spec.model_of(record.attrs)
 
 
 BAD = {
@@ -209,9 +211,9 @@ SCRIPT = (
 import numpy as np
 if __name__ == "__main__":
     starts = flowsim.Grid({"x": np.linspace(-2, 2, 5), "y": np.linspace(-1, 1, 4)})
-    scan = flowsim.Scan(DoubleWell(0.1), starts, chunk=7)
+    scan = flowsim.scan.Scan(DoubleWell(0.1), starts, chunk=7)
     for jobs in (1, 2):
-        flowsim.write_scan(scan, f"{jobs}.nc", jobs=jobs)
+        flowsim.scan.write_scan(scan, f"{jobs}.nc", jobs=jobs)
 """
 )
 
@@ -237,7 +239,7 @@ def test_a_class_of_a_script_reaches_the_workers(tmp_path):
     assert one.attrs["points_minimum_1"] + one.attrs["points_minimum_2"] == 20
 
 
-class Steeper(flowsim.CanonicalModel):
+class Steeper(flowsim.models.CanonicalModel):
     """The canonical model with another logit gap, whose orbits cross w = 0."""
 
     def logit_gap(self, theta):
@@ -249,7 +251,7 @@ class Steeper(flowsim.CanonicalModel):
         return torch.stack([2 * e * (1 + 3 * w), 3 * e**2], -1)
 
 
-class Doubled(flowsim.InductionModel):
+class Doubled(flowsim.models.InductionModel):
     def loss(self, theta):
         return 2 * super().loss(theta)
 
@@ -258,20 +260,22 @@ def test_a_subclass_of_a_built_in_model_is_followed_by_its_own_field():
     chain = flowsim.BinaryChain(0.5, 0.8)
     model, starts = Steeper(chain), [[1.0, -0.5], [1.5, 0.4]]
     found = flowsim.find_limits(model, torch.tensor(starts).double())
-    far = flowsim.integrate(model, torch.tensor(starts).double(), torch.tensor([0.0, 100.0]))[-1]
+    far = flowsim.reference.integrate(
+        model, torch.tensor(starts).double(), torch.tensor([0.0, 100.0])
+    )[-1]
     torch.testing.assert_close(found.theta, far, atol=1e-6, rtol=0)
     assert starts[1][1] > 0 > far[1, 1]  # across w = 0, which its parent never crosses
     assert model.gradient(found.theta).norm(dim=1).max() < 1e-10
     assert model.name == "Steeper" and model.basin(found.theta) is None
     assert model.plane.curves(model.plane.window, {}) == [] and not model.conserved_names
-    attributes = flowsim.scan_basins(model, {"w": [-0.5, 0.4], "e": [1.0, 1.5]}).attrs
+    attributes = flowsim.scan(model, {"w": [-0.5, 0.4], "e": [1.0, 1.5]}).attrs
     with pytest.raises(InputError, match="the record's model is 'Steeper'"):
-        flowsim.model_of(attributes)
+        flowsim.spec.model_of(attributes)
 
 
 def test_a_subclass_with_another_loss_forgets_the_levels_of_its_parent():
     assert Doubled(5).levels() is None
-    assert flowsim.InductionModel(5).classify([[0.0, 0.0]], True).shape == (1,)
+    assert flowsim.models.InductionModel(5).classify([[0.0, 0.0]], True).shape == (1,)
 
 
 def test_the_source_of_a_class_of_a_notebook_is_its_cell():
@@ -289,7 +293,7 @@ def test_what_is_no_model_is_told():
     formula = flowsim.from_loss(lambda x, y: x**2 + y**2)
     assert formula.name == "lambda" and flowsim.from_loss(formula.formula, "bowl").name == "bowl"
     with pytest.raises(InputError, match="from_loss makes a formula a model"):
-        flowsim.model_of(lambda x, y: x**2 + y**2)
+        flowsim.spec.model_of(lambda x, y: x**2 + y**2)
     nameless = type("Nameless", (flowsim.Model,), {"loss": lambda self, theta: theta.sum(-1)})
     with pytest.raises(InputError, match="Nameless needs coordinates"):
         nameless().with_axes()

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from flowsim import InputError, MarkovChain, StatesAttentionModel, StatesModel, model, model_of
+from flowsim import InputError, MarkovChain, model
+from flowsim.models import StatesAttentionModel, StatesModel
 from flowsim.models.states.distribution import count_pasts, next_law, share_law
+from flowsim.spec import model_of
 
 #: S, p, N, m.
 CASES = [(2, 0.65, 6, 1), (3, 0.8, 4, 2), (5, 0.7, 3, 4), (3, 0.3, 1, 3)]

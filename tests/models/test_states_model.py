@@ -7,7 +7,8 @@ import torch
 from mpmath import exp, log, mp, mpf
 
 import flowsim
-from flowsim import BinaryChain, InputError, ModelSpec, SymmetricChain
+from flowsim import BinaryChain, InputError, ModelSpec
+from flowsim.chains import SymmetricChain
 from flowsim.models.gap_family.loss import gap_loss
 from flowsim.spec import chain_of, spec_of
 
@@ -58,7 +59,7 @@ def test_gradient_energy_and_the_canonical_plane(case, generator):
     field = model.field(theta)
     drift = (along * field).sum(1) / (along.norm(dim=1) * field.norm(dim=1))
     assert drift.abs().max() < 1e-12
-    plane = flowsim.CanonicalModel(BinaryChain(0.5, 0.8))
+    plane = flowsim.models.CanonicalModel(BinaryChain(0.5, 0.8))
     here = model.canonical(theta)
     ratio = model.logit_gap(theta) / plane.logit_gap(here)
     assert torch.allclose(ratio, torch.full_like(ratio, 4 * case[0] / (case[0] - 1)), rtol=1e-12)
@@ -101,7 +102,7 @@ def test_records_and_settings_name_the_model():
         attributes.items()
     )
     assert "q" not in attributes
-    again = flowsim.model_of(attributes)
+    again = flowsim.spec.model_of(attributes)
     assert repr(again) == repr(model) and chain_of(attributes) == SymmetricChain(5, 0.9)
     spec = ModelSpec.of(model)
     assert spec == ModelSpec("states", {"p": 0.9, "states": 5, "hidden_per_state": 2})

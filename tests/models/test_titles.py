@@ -12,7 +12,7 @@ BINARY = [(0.5, 0.8, "$p + q$ = 1.3 > 1"), (0.5, 0.5, "$p + q$ = 1"),
 
 @pytest.mark.parametrize(("p", "q", "regime"), BINARY)
 def test_a_binary_chain_is_described(p, q, regime):
-    model = flowsim.CanonicalModel(flowsim.BinaryChain(p, q))
+    model = flowsim.models.CanonicalModel(flowsim.BinaryChain(p, q))
     first, *remarks = model.subtitle.split("\n")
     assert first == f"Markov chain $p$ = {p:g}, $q$ = {q:g}: {regime}"
     assert bool(remarks) == (p + q < 1)
@@ -33,7 +33,7 @@ def test_a_symmetric_chain_is_described(p, side):
 
 
 def test_of_several_chains_or_lengths_nothing_is_said_of_one():
-    model = flowsim.AttentionModel(flowsim.BinaryChain(0.5, 0.8), 8)
+    model = flowsim.models.UniformAttentionModel(flowsim.BinaryChain(0.5, 0.8), 8)
 
     def said(*varied):
         return model_attributes(model, varied)["subtitle"]

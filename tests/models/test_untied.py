@@ -2,7 +2,9 @@ import pytest
 import torch
 from conftest import CHAINS, rows
 
-from flowsim import BinaryChain, CanonicalModel, Label, UntiedModel, curvatures, find_limits
+from flowsim import BinaryChain, Label, find_limits
+from flowsim.landscape import curvatures
+from flowsim.models import CanonicalModel, UntiedModel
 
 
 @pytest.mark.parametrize("bias", ["optimal", "dynamic"])

@@ -10,26 +10,25 @@ from flowsim import (
     InputError,
     Label,
     draw,
-    energy,
     find_limits,
-    integrate,
     model,
-    phase_space_record,
-    portrait_record,
-    reaches_global_minimum,
+    phase_space,
+    portrait,
     read_record,
     summarize,
     write_record,
 )
 from flowsim.curves import curves_of
 from flowsim.flow.orbits import drawn_orbits
+from flowsim.models import energy, reaches_global_minimum
+from flowsim.reference import integrate
 
 WINDOW = {"w_range": (-1.5, 0.5), "e_range": (0.2, 1.8)}
 
 
 @pytest.fixture(scope="module")
 def lifted():
-    return portrait_record(model("rank-one", 0.5, 0.8, length=4), **WINDOW, resolution=6, confirm=2)
+    return portrait(model("rank-one", 0.5, 0.8, length=4), **WINDOW, resolution=6, confirm=2)
 
 
 def test_lifted_cells_have_the_labels_of_their_lifts(lifted):
@@ -106,7 +105,7 @@ def test_kinds_of_the_lifted_line_show_in_nearby_losses():
 )  # fmt: skip
 def test_every_model_has_a_portrait(name, options, fixed):
     of = model(name, 0.5, 0.8, **options)
-    record = portrait_record(of, **WINDOW, resolution=4, fixed=fixed, confirm=2)
+    record = portrait(of, **WINDOW, resolution=4, fixed=fixed, confirm=2)
     assert record.attrs["confirm_agree"] == 2
     assert record.attrs["cells_unresolved"] == 0
     assert record["orbit_w"].dims == ("time", "orbit")
@@ -122,14 +121,14 @@ def test_every_model_has_a_portrait(name, options, fixed):
 
 
 def test_tied_starts_of_untied_weights_end_in_saddles():
-    record = portrait_record(model("untied", 0.5, 0.8), (0.2, 1.0), (0.2, 1.0), 3)
+    record = portrait(model("untied", 0.5, 0.8), (0.2, 1.0), (0.2, 1.0), 3)
     assert (record["label"] == Label.SADDLE).all()
     assert "100 % ends in a saddle" in draw(record).axes[0].get_title()
 
 
 def test_minima_of_untied_weights_have_the_entropy_rate():
     of = model("untied", 0.5, 0.8)
-    record = portrait_record(of, (-1.5, -0.8), (0.2, 1.0), 3, fixed={"u": 1.2})
+    record = portrait(of, (-1.5, -0.8), (0.2, 1.0), 3, fixed={"u": 1.2})
     (curve,) = [curve for curve in curves_of(record, "w", "e") if curve.kind == "global minima"]
     e, w = torch.from_numpy(curve.y), torch.from_numpy(curve.x)
     loss = of.loss(torch.stack([e, torch.full_like(e, 1.2), w], dim=-1))
@@ -147,11 +146,11 @@ def test_minima_of_untied_weights_have_the_entropy_rate():
 )
 def test_a_fixed_value_that_the_model_has_not_is_refused(name, options, fixed, words):
     with pytest.raises(InputError, match=words):
-        portrait_record(model(name, 0.5, 0.8, **options), resolution=2, fixed=fixed)
+        portrait(model(name, 0.5, 0.8, **options), resolution=2, fixed=fixed)
 
 
 def test_orbits_conserve_the_energy():
-    record = portrait_record(model("canonical", 0.5, 0.8), resolution=4)
+    record = portrait(model("canonical", 0.5, 0.8), resolution=4)
     path = torch.from_numpy(np.stack([record["orbit_e"], record["orbit_w"]], axis=-1))
     assert float((energy(path) - energy(path[0])).abs().max()) < 1e-8
 
@@ -180,7 +179,7 @@ def test_projected_orbits_end_at_their_limits(lifted):
 
 
 def test_a_view_in_space_keeps_to_its_window():
-    record = phase_space_record(
+    record = phase_space(
         model("linear", 0.5, 0.8), w_range=(-1, 1), e_range=(-0.8, 0.8), a_range=(-0.2, 0.6)
     )
     window = {"w": (-1, 1), "e": (-0.8, 0.8), "a": (-0.2, 0.6)}
@@ -199,11 +198,11 @@ def test_a_view_in_space_keeps_to_its_window():
             assert (inside >= window[name][0] - 1e-9).all()
             assert (inside <= window[name][1] + 1e-9).all()
     with pytest.raises(InputError, match="needs uniform, linear or rank-one attention"):
-        phase_space_record(model("canonical", 0.5, 0.8))
+        phase_space(model("canonical", 0.5, 0.8))
 
 
 def test_a_resolution_may_be_a_number_of_numpy():
-    record = portrait_record(model("canonical", 0.5, 0.8), resolution=np.int64(2), confirm=0)
+    record = portrait(model("canonical", 0.5, 0.8), resolution=np.int64(2), confirm=0)
     assert record.sizes["e"] == 2
 
 

@@ -13,13 +13,13 @@ WELL = flowsim.from_loss(lambda x, y: (x**2 - 1) ** 2 / 4 + y**2 / 2 + 0.2 * x, 
 def test_an_optimizer_of_a_loss_with_one_end_has_a_figure(name):
     window = {"x": (-1, 1), "y": (-1, 1)}
     steps = flowsim.OptimizerChoice.named(name, steps=50, loss="population")
-    record = flowsim.portrait_record(BOWL, window=window, resolution=4, optimizer=steps)
+    record = flowsim.portrait(BOWL, window=window, resolution=4, optimizer=steps)
     assert "boundary_x" not in record
     assert flowsim.draw(record).axes[0].get_xlabel() == "$x$"
 
 
 def test_a_boundary_is_left_out_or_announced():
-    without = flowsim.portrait_record(WELL, resolution=6, confirm=0, boundary=False)
+    without = flowsim.portrait(WELL, resolution=6, confirm=0, boundary=False)
     assert "boundary_x" not in without
     stages = {}
 
@@ -31,7 +31,7 @@ def test_a_boundary_is_left_out_or_announced():
 
         return advance
 
-    record = flowsim.portrait_record(WELL, resolution=6, confirm=0, stage=stage)
+    record = flowsim.portrait(WELL, resolution=6, confirm=0, stage=stage)
     assert without.label.equals(record.label)
     count, done = stages["halvings to place the boundary"]
     assert count == done > 0
@@ -45,18 +45,18 @@ def test_orbits_start_inside_the_window(centre, width):
         lambda x, y: ((x - centre) / width) ** 2 + ((y - centre) / width) ** 2, "bowl"
     )
     sides = dict.fromkeys("xy", (centre - width, centre + width))
-    record = flowsim.portrait_record(model, window=sides, resolution=3, confirm=0)
+    record = flowsim.portrait(model, window=sides, resolution=3, confirm=0)
     starts = np.stack([record.orbit_x[0], record.orbit_y[0]], axis=-1)
     assert len(np.unique(starts, axis=0)) == 20
     assert (np.abs(starts - centre) < width).all()
 
 
 def test_times_of_a_model_of_ones_own_are_drawn():
-    axis = flowsim.cell_centres(-2, 2, 6)
-    grid = flowsim.scan_basins(WELL, {"x": axis, "y": axis}, fraction=1e-3)
+    axis = flowsim.scan.cell_centres(-2, 2, 6)
+    grid = flowsim.scan(WELL, {"x": axis, "y": axis}, fraction=1e-3)
     figure = flowsim.draw(grid, show="hitting_time")
     assert len(figure.axes) == 2 and not figure.legends  # every start learns
-    cloud = flowsim.scan_basins(WELL, flowsim.Cloud(("x", "y"), 30, 1.0), fraction=1e-3)
+    cloud = flowsim.scan(WELL, flowsim.Cloud(("x", "y"), 30, 1.0), fraction=1e-3)
     figure = flowsim.draw(cloud, show="hitting_time")
     assert len(figure.axes) == 2
     (mesh,) = (c for c in figure.axes[0].collections if c.get_array() is not None)

@@ -1,21 +1,15 @@
 import numpy as np
 import pytest
 
-from flowsim import (
-    AttentionModel,
-    BinaryChain,
-    LinearAttentionModel,
-    draw_phase_space,
-    draw_portrait,
-    phase_space_record,
-    portrait_record,
-)
+from flowsim import BinaryChain, phase_space, portrait
 from flowsim.curves import curves_of
+from flowsim.drawing import draw_phase_space, draw_portrait
+from flowsim.models import LinearAttentionModel, UniformAttentionModel
 
 MODELS = {
     "linear above": LinearAttentionModel(BinaryChain(0.5, 0.8)),
     "linear below": LinearAttentionModel(BinaryChain(0.2, 0.3)),
-    "uniform above": AttentionModel(BinaryChain(0.5, 0.8), 4),
+    "uniform above": UniformAttentionModel(BinaryChain(0.5, 0.8), 4),
 }
 
 
@@ -24,7 +18,7 @@ MODELS = {
     params=["linear above", "linear below", pytest.param("uniform above", marks=pytest.mark.slow)],
 )
 def space(request):
-    return phase_space_record(MODELS[request.param])
+    return phase_space(MODELS[request.param])
 
 
 def test_orbits_end_where_their_label_says(space):
@@ -62,7 +56,7 @@ def test_figure_has_both_panels_and_their_axes(space):
 @pytest.mark.parametrize("a", [0.5, pytest.param(-1.4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("regime", ["linear above", "linear below"])
 def test_slices_of_linear_attention_agree_with_the_closed_form(regime, a):
-    record = portrait_record(MODELS[regime], resolution=40, fixed={"a": a})
+    record = portrait(MODELS[regime], resolution=40, fixed={"a": a})
     assert record.attrs["oracle_agree"] == record.attrs["oracle_cells"] > 1350
     assert record.attrs["largest_energy_drift"] < 1e-8
     # the drawn separatrix is the boundary of the labels
@@ -79,7 +73,7 @@ def test_slices_of_linear_attention_agree_with_the_closed_form(regime, a):
 
 @pytest.mark.slow
 def test_slice_of_uniform_attention_has_no_closed_form_to_compare_with():
-    record = portrait_record(MODELS["uniform above"], resolution=10, fixed={"a": 0.5}, confirm=2)
+    record = portrait(MODELS["uniform above"], resolution=10, fixed={"a": 0.5}, confirm=2)
     assert record.attrs["oracle_cells"] == 0
     kinds = [curve.kind for curve in curves_of(record, "w", "e")]
     assert "separatrix" not in kinds and kinds.count("saddle") == 1

@@ -6,16 +6,16 @@ from matplotlib.figure import Figure
 
 from flowsim import (
     BinaryChain,
-    CanonicalModel,
     InputError,
     Label,
-    draw_portrait,
-    portrait_record,
-    portrait_summary,
-    scan_basins,
+    portrait,
 )
 from flowsim.curves import curves_of
+from flowsim.drawing import draw_portrait
 from flowsim.drawing.plane import FILL, draw_basins
+from flowsim.models import CanonicalModel
+from flowsim.portraits import portrait_summary
+from flowsim.scan import scan_basins
 
 CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.02, 0.9), (0.3, 0.7)]
 SIDE = 40
@@ -23,7 +23,7 @@ SIDE = 40
 
 @pytest.fixture(scope="module", params=CHAINS, ids=str)
 def record(request):
-    return portrait_record(CanonicalModel(BinaryChain(*request.param)), resolution=SIDE)
+    return portrait(CanonicalModel(BinaryChain(*request.param)), resolution=SIDE)
 
 
 def test_every_cell_off_the_boundary_agrees_with_the_analytic_basin(record):
@@ -85,7 +85,7 @@ def test_figure_says_what_it_shows(record):
 
 
 def test_drawn_cells_are_the_labels_with_w_to_the_right_and_e_upwards():
-    record = portrait_record(CanonicalModel(BinaryChain(0.5, 0.8)), (-3, 1), (0.5, 2), 12)
+    record = portrait(CanonicalModel(BinaryChain(0.5, 0.8)), (-3, 1), (0.5, 2), 12)
     axes = Figure().add_subplot()
     draw_basins(record, axes)
     (image,) = axes.images
@@ -114,7 +114,7 @@ def test_scan_checks_its_coordinates():
 @pytest.mark.parametrize("side", [3.0, 20.0])
 def test_curves_go_to_the_edge_of_the_window_whatever_its_size(side):
     window = {"w_range": (-side, side), "e_range": (-side, side)}
-    record = portrait_record(CanonicalModel(BinaryChain(0.5, 0.8)), resolution=4, **window)
+    record = portrait(CanonicalModel(BinaryChain(0.5, 0.8)), resolution=4, **window)
     curves = {curve.kind: curve for curve in curves_of(record, "w", "e") if np.nanmax(curve.y) > 0}
     for kind in ("separatrix", "global minima"):
         e = curves[kind].y

@@ -8,7 +8,16 @@ import torch
 from command import assert_refused, run
 
 import flowsim
-from flowsim import InputError, ModelSpec, draw, portrait_record, read_record, write_record
+from flowsim import (
+    InputError,
+    ModelSpec,
+    draw,
+    read_record,
+    write_record,
+)
+from flowsim import (
+    portrait as portrait_record,
+)
 from flowsim.explorer.export import command_lines, python_lines
 from flowsim.explorer.layers import ends_of
 from flowsim.explorer.training import FullSettings
@@ -116,7 +125,7 @@ def test_what_is_no_slice_is_told_in_python(model):
     four = flowsim.from_loss(lambda x, y, z, u: x**2 + y**2 + z**2 + u**2, "four")
     for flat in (four, four.with_axes("z", "u")):
         with pytest.raises(InputError, match="the four model, as chosen, has no view in space"):
-            flowsim.phase_space_record(flat)
+            flowsim.phase_space(flat)
 
 
 def test_a_model_with_a_plane_of_its_own_keeps_it():
@@ -127,7 +136,7 @@ def test_a_model_with_a_plane_of_its_own_keeps_it():
 
 
 def test_orbits_in_space_end_where_the_closed_form_says(model, mine):
-    record = flowsim.phase_space_record(model, window=window("xyz"))
+    record = flowsim.phase_space(model, window=window("xyz"))
     path = np.stack([record[f"orbit_{name}"] for name in "xyz"], axis=-1)
     for i, name in enumerate("xyz"):
         assert SIDES[name][0] < path[0, :, i].min() < path[0, :, i].max() < SIDES[name][1]
@@ -149,7 +158,7 @@ def test_orbits_in_space_end_where_the_closed_form_says(model, mine):
 
 def test_an_orbit_that_leaves_the_box_is_drawn_to_its_side():
     falls = flowsim.from_loss(lambda x, y, z: y**2 + z**2 - x, "falls")
-    figure = draw(flowsim.phase_space_record(falls, rtol=1e-6))
+    figure = draw(flowsim.phase_space(falls, rtol=1e-6))
     (text,) = figure.legends[0].get_texts()
     assert text.get_text().startswith("to infinity: x → +∞")
     last = [np.nanmax(line.get_data_3d()[0]) for line in figure.axes[0].lines

@@ -7,7 +7,17 @@ import pytest
 from command import assert_refused, run
 from matplotlib.figure import Figure
 
-from flowsim import Label, draw, model, portrait_record, read_record, summarize, write_record
+from flowsim import (
+    Label,
+    draw,
+    model,
+    read_record,
+    summarize,
+    write_record,
+)
+from flowsim import (
+    portrait as portrait_record,
+)
 from flowsim.curves import curves_of
 from flowsim.drawing.plane import draw_layers
 

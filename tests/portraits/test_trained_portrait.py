@@ -12,13 +12,15 @@ from flowsim import (
     find_limits,
     from_loss,
     model,
-    portrait_record,
     read_record,
-    scan_basins,
     summarize,
     write_record,
 )
+from flowsim import (
+    portrait as portrait_record,
+)
 from flowsim.drawing.plane import outcomes
+from flowsim.scan import scan_basins
 
 RANK_ONE = model("rank-one", 0.5, 0.8, length=4)
 DESCENT = OptimizerChoice.named("gd", steps=1500, learning_rate=0.1)

@@ -10,7 +10,9 @@ from mpmath import mpf
 from properties.drawn import PLANAR, chances, gap_models, law, magnitudes, models, starts
 
 import flowsim
-from flowsim import Label, energy, find_limits, settling_times
+from flowsim import Label, find_limits
+from flowsim.flow import settling_times
+from flowsim.models import energy
 from flowsim.models.canonical.basins import SADDLE_ENERGY, SADDLE_W
 
 #: More evaluations of a field than any orbit with the default bounds on its steps takes.

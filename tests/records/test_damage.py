@@ -18,8 +18,8 @@ CHAIN = flowsim.BinaryChain(0.5, 0.8)
 
 @pytest.fixture(scope="module")
 def record():
-    axes = {"e": flowsim.cell_centres(-2, 2, 5), "w": flowsim.cell_centres(-2, 2, 4)}
-    return flowsim.scan_basins(flowsim.CanonicalModel(CHAIN), axes, fraction=1e-3)
+    axes = {"e": flowsim.scan.cell_centres(-2, 2, 5), "w": flowsim.scan.cell_centres(-2, 2, 4)}
+    return flowsim.scan(flowsim.models.CanonicalModel(CHAIN), axes, fraction=1e-3)
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def contents(record, tmp_path_factory):
     """The bytes of two records: of a scan and of starts drawn from a Gaussian."""
     folder = tmp_path_factory.mktemp("whole")
     write_record(record, folder / "a.nc")
-    write_record(flowsim.gaussian_record(flowsim.CanonicalModel(CHAIN), [1.0], 9), folder / "b.nc")
+    write_record(flowsim.gaussian(flowsim.models.CanonicalModel(CHAIN), [1.0], 9), folder / "b.nc")
     return [(folder / name).read_bytes() for name in ("a.nc", "b.nc")]
 
 

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from flowsim import BinaryChain, CanonicalModel, InputError, portrait_record
+from flowsim import BinaryChain, InputError
+from flowsim import portrait as portrait_record
+from flowsim.models import CanonicalModel
 from flowsim.records.attributes import described
 from flowsim.records.netcdf import check_output, read_record, write_atomically, write_record
 

@@ -11,7 +11,8 @@ from networks import NETWORKS, deep, induction_head, normal, number, population,
 from torch import nn
 
 import flowsim
-from flowsim import BinaryChain, DirichletPrior, InputError, MarkovChain
+from flowsim import BinaryChain, InputError, MarkovChain
+from flowsim.chains import DirichletPrior
 from flowsim.models.rank_one.model import RankOneModel
 from flowsim.reduction.structure import symmetries
 from full_model import (
@@ -371,8 +372,8 @@ def test_it_goes_wherever_a_model_of_a_user_goes(tmp_path, jobs):
     model = pickle.loads(cloudpickle.dumps(found()))
     assert model.coordinates == ("a", "b")
     starts = flowsim.Grid({"a": np.linspace(-1, 1, 4), "b": np.linspace(0.5, 1, 2)})
-    scan = flowsim.Scan(model, starts, chunk=4, confirm=0)
-    flowsim.write_scan(scan, tmp_path / "found.nc", jobs=jobs)
+    scan = flowsim.scan.Scan(model, starts, chunk=4, confirm=0)
+    flowsim.scan.write_scan(scan, tmp_path / "found.nc", jobs=jobs)
     record = flowsim.read_record(tmp_path / "found.nc")
     assert len(np.unique(record.label)) == 2
     assert record.attrs["reduced_weights"] == 5 and record.attrs["reduced_off_span"] < 1e-12
@@ -385,7 +386,7 @@ def test_it_goes_wherever_a_model_of_a_user_goes(tmp_path, jobs):
 @pytest.mark.slow
 def test_its_portrait_and_boundary(tmp_path):
     model = found()
-    record = flowsim.portrait_record(model, resolution=16)
+    record = flowsim.portrait(model, resolution=16)
     assert record.attrs["reduced_steps"] == 100
     flowsim.draw(record).savefig(tmp_path / "found.png")
     axes = {"a": np.linspace(-1, 1, 5), "b": np.linspace(0.5, 1, 5)}

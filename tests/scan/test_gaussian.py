@@ -12,8 +12,15 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 from scipy.stats import chi2
 
-from flowsim import BinaryChain, CanonicalModel, InputError, find_limits, model, read_record
+from flowsim import (
+    BinaryChain,
+    InputError,
+    find_limits,
+    model,
+    read_record,
+)
 from flowsim.drawing.curves import draw_gaussian, draw_probability
+from flowsim.models import CanonicalModel
 from flowsim.models.canonical.gaussian_integral import (
     gaussian_limits,
     gaussian_probability,
@@ -255,7 +262,7 @@ def test_the_record_says_which_sigma_is_best_and_with_what_chance():
     import flowsim
 
     well = flowsim.from_loss(lambda x, y: (x**2 - 1) ** 2 / 4 + y**2 / 2 + 0.3 * x, "well")
-    record = flowsim.gaussian_record(well, [0.05, 0.5, 3.0], samples=200)
+    record = flowsim.gaussian(well, [0.05, 0.5, 3.0], samples=200)
     best = {name: record.attrs[f"best_{name}"] for name in ("sigma", "chance", "low", "high")}
     assert best["sigma"] == 0.05 and best["chance"] == 1 and best["low"] > 0.97
     assert flowsim.summarize(record)["best_sigma"] == 0.05
@@ -266,5 +273,5 @@ def test_ends_of_the_least_loss_count_together():
     import flowsim
 
     well = flowsim.from_loss(lambda x, y: (x**2 - 1) ** 2 / 4 + y**2 / 2, "well")
-    record = flowsim.gaussian_record(well, [0.5, 2.0], samples=50)
+    record = flowsim.gaussian(well, [0.5, 2.0], samples=50)
     assert record.attrs["best_chance"] == 1 and len(record["basin"]) == 3

@@ -20,13 +20,11 @@ from elsewhere import large, of_death, of_number
 from flowsim import (
     Grid,
     InputError,
-    Interrupted,
     ModelSpec,
-    Scan,
-    cell_centres,
     read_record,
-    write_scan,
 )
+from flowsim.errors import Interrupted
+from flowsim.scan import Scan, cell_centres, write_scan
 from flowsim.scan import workers as jobs_module
 from flowsim.scan.plan import run_task
 from flowsim.scan.workers import Pool, run_chunks, run_pickled
@@ -154,10 +152,10 @@ class DoubleWell(flowsim.Model):
 
 side = np.linspace(-1.5, 1.5, 6)
 for tilt in (0.2, 0.1):
-    scan = flowsim.Scan(
+    scan = flowsim.scan.Scan(
         DoubleWell(tilt), flowsim.Grid({"x": side, "y": side}), chunk=9)
     try:
-        flowsim.write_scan(scan, sys.argv[1], resume=True, jobs=2)
+        flowsim.scan.write_scan(scan, sys.argv[1], resume=True, jobs=2)
     except flowsim.InputError as error:
         print(error)
 """

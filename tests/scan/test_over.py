@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 import flowsim
-from flowsim import Grid, InputError, ModelSpec, Scan, cell_centres, read_record, write_scan
+from flowsim import (
+    Grid,
+    InputError,
+    ModelSpec,
+    read_record,
+)
+from flowsim.scan import Scan, cell_centres, write_scan
 from flowsim.scan.plan import run_task
 
 MINE = """
@@ -46,7 +52,7 @@ def test_each_value_has_the_scan_of_its_model(spec, tmp_path):
     record = read_record(write_scan(scan, tmp_path / "a.nc"), "scan")
     assert record["n"].dtype == np.int64 and record["g"].to_numpy().tolist() == [*TILTS]
     for g in TILTS:
-        alone = flowsim.scan_basins(spec.replace(g=g, n=3).build(), AXES)
+        alone = flowsim.scan(spec.replace(g=g, n=3).build(), AXES)
         here = record.sel(g=g, n=3)
         np.testing.assert_array_equal(here["label"], alone["label"])
         np.testing.assert_allclose(here["limit_x"], alone["limit_x"], atol=1e-9)
@@ -71,12 +77,12 @@ def test_built_in_models_vary_whatever_they_have(tmp_path):
     scan = Scan(flips, Grid(axes), over={"flip": (0.0, 0.4), "p": (0.2, 0.4)})
     record = read_record(write_scan(scan, tmp_path / "a.nc"), "scan")
     assert record["label"].dims == ("p", "flip", "e", "w")
-    alone = flowsim.scan_basins(flowsim.model("flips", 0.4, 0.3, flip=0.4), axes)
+    alone = flowsim.scan(flowsim.model("flips", 0.4, 0.3, flip=0.4), axes)
     np.testing.assert_array_equal(record["label"].sel(p=0.4, flip=0.4), alone["label"])
     assert record.attrs["title"] == "canonical model of a hidden chain"
     with pytest.raises(InputError, match="not of one p and one flip: give p and flip"):
-        flowsim.model_of(record.attrs)
-    assert flowsim.model_of(record.attrs, p=0.4, flip=0.4).chain.flip == 0.4
+        flowsim.spec.model_of(record.attrs)
+    assert flowsim.spec.model_of(record.attrs, p=0.4, flip=0.4).chain.flip == 0.4
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,10 @@ from flowsim import (
     InputError,
     ModelSpec,
     Points,
-    cell_centres,
-    scan_basins,
     write_record,
 )
 from flowsim.models.rank_one.model import RELU_WIDTH
+from flowsim.scan import cell_centres, scan_basins
 from flowsim.scan.follow import starting_coordinates, to_model
 from flowsim.scan.record import wilson_interval
 from flowsim.scan.starts import STREAM

@@ -16,15 +16,16 @@ from flowsim import (
     Cloud,
     Grid,
     InputError,
-    Interrupted,
     Label,
     ModelSpec,
     Points,
     Rule,
+    read_record,
+)
+from flowsim.errors import Interrupted
+from flowsim.scan import (
     Scan,
     cell_centres,
-    model_of,
-    read_record,
     scan_basins,
     write_scan,
 )
@@ -32,7 +33,7 @@ from flowsim.scan import store as store_module
 from flowsim.scan.follow import shaped
 from flowsim.scan.plan import run_task
 from flowsim.scan.record import scan_record
-from flowsim.spec import spec_of
+from flowsim.spec import model_of, spec_of
 
 AXES = {"e": cell_centres(-2, 2, 9), "w": cell_centres(-2, 2, 7)}
 CANONICAL = ModelSpec.first("canonical")
@@ -540,7 +541,7 @@ def test_the_record_tells_all_its_settings(calm, tmp_path):
     assert attributes["threads"] == 1
     assert attributes["regime"] == "p + q > 1"
     assert {"versions", "commit", "command", "chunk", "atol"} <= attributes.keys()
-    assert attributes["command"] == "flowsim.write_scan"
+    assert attributes["command"] == "flowsim.scan.write_scan"
 
 
 def test_a_scan_that_torchdiffeq_decides(tmp_path):

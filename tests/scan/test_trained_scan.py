@@ -12,15 +12,17 @@ from flowsim import (
     Label,
     ModelSpec,
     OptimizerChoice,
-    ReducedTraining,
-    Scan,
-    cell_centres,
     find_limits,
     model,
     read_record,
+)
+from flowsim.scan import (
+    Scan,
+    cell_centres,
     scan_basins,
     write_scan,
 )
+from flowsim.training import ReducedTraining
 
 RANK_ONE = ModelSpec.first("rank-one", length=6)
 QUICK = OptimizerChoice.named("adamw-papers", steps=60, d=4, nudge=1e-12)

@@ -13,7 +13,6 @@ from flowsim import (
     Label,
     Model,
     OptimizerChoice,
-    ReducedTraining,
     Rule,
     Status,
     descend,
@@ -21,6 +20,7 @@ from flowsim import (
     from_loss,
     model,
 )
+from flowsim.training import ReducedTraining
 
 F64 = torch.float64
 

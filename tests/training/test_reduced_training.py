@@ -11,14 +11,13 @@ from flowsim import (
     InputError,
     Label,
     OptimizerChoice,
-    Recipe,
-    ReducedTraining,
     Rule,
     Status,
     find_limits,
     model,
 )
 from flowsim.cli.groups import OptimizerOptions
+from flowsim.training import Recipe, ReducedTraining
 from full_model import (
     Architecture,
     MarkovSource,

@@ -40,7 +40,7 @@ def energy(theta: Tensor) -> Tensor:
         E, shape (...); NaN at w = 0, which is invariant and carries no energy. Source: LG.
 
     >>> import flowsim, torch
-    >>> flowsim.energy(torch.tensor([[1.0, -1.0], [1.0, 0.0]], dtype=torch.float64))
+    >>> flowsim.models.energy(torch.tensor([[1.0, -1.0], [1.0, 0.0]], dtype=torch.float64))
     tensor([0., nan], dtype=torch.float64)
     """
     e, w = theta[..., 0], theta[..., 1]
@@ -63,7 +63,7 @@ def separatrix(chain: GapChain, w: Tensor) -> Tensor:
         e, shape of ``w``; NaN off that branch, and everywhere when p + q = 1 (no bad minima).
 
     >>> import flowsim, torch
-    >>> flowsim.separatrix(flowsim.BinaryChain(0.5, 0.8), torch.tensor([-0.5, 0.5]))
+    >>> flowsim.models.separatrix(flowsim.BinaryChain(0.5, 0.8), torch.tensor([-0.5, 0.5]))
     tensor([0.3108,    nan])
     """
     _check_chain(chain)
@@ -87,7 +87,7 @@ def minima_curve(chain: GapChain, w: Tensor) -> Tensor:
     Source: docs/derivations/03.md.
 
     >>> import flowsim, torch
-    >>> flowsim.minima_curve(flowsim.BinaryChain(0.5, 0.8), torch.tensor([-1.0, 1.0]))
+    >>> flowsim.models.minima_curve(flowsim.BinaryChain(0.5, 0.8), torch.tensor([-1.0, 1.0]))
     tensor([1.1774,    nan])
     """
     _check_chain(chain)
@@ -114,7 +114,7 @@ def reaches_global_minimum(chain: GapChain, theta: Tensor) -> Tensor:
 
     >>> import flowsim, torch
     >>> starts = torch.tensor([[1.0, -1.2], [1.0, 1.2]])
-    >>> flowsim.reaches_global_minimum(flowsim.BinaryChain(0.5, 0.8), starts)
+    >>> flowsim.models.reaches_global_minimum(flowsim.BinaryChain(0.5, 0.8), starts)
     tensor([ True, False])
     """
     if theta.shape[-1:] != (2,):

@@ -35,7 +35,7 @@ def gaussian_probability(chain: GapChain, sigma: float, ratio: float = 1.0) -> f
         InputError: ``sigma`` or ``ratio`` is not a positive finite number.
 
     >>> import flowsim
-    >>> round(flowsim.gaussian_probability(flowsim.BinaryChain(0.5, 0.8), sigma=0.5), 4)
+    >>> round(flowsim.models.gaussian_probability(flowsim.BinaryChain(0.5, 0.8), sigma=0.5), 4)
     0.189
     """
     for name, value in (("sigma", sigma), ("ratio", ratio)):

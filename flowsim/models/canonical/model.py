@@ -39,7 +39,7 @@ class CanonicalModel(BinaryGapModel):
         bias: "optimal" (minimised out) or "dynamic" (θ = (e, w, b)).
 
     >>> import flowsim
-    >>> model = flowsim.CanonicalModel(flowsim.BinaryChain(0.5, 0.8))
+    >>> model = flowsim.models.CanonicalModel(flowsim.BinaryChain(0.5, 0.8))
     >>> round(float(model.loss([1.0, -1.2])), 4), model.coordinates
     (0.6241, ('e', 'w'))
     """

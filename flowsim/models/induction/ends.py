@@ -101,7 +101,7 @@ def induction_landscape(model: OfShares) -> InductionLandscape:
     Source: own derivation, docs/derivations/19.md.
 
     >>> import flowsim
-    >>> landscape = flowsim.induction_landscape(flowsim.InductionModel(length=6))
+    >>> landscape = flowsim.models.induction_landscape(flowsim.models.InductionModel(length=6))
     >>> {side: round(end.loss, 4) for side, end in landscape.ends.items()}
     {-1: 0.6348, 1: 0.6206}
     """

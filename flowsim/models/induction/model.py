@@ -51,7 +51,7 @@ class InductionModel(Model):
     Source: own derivation, docs/derivations/19.md.
 
     >>> import flowsim
-    >>> model = flowsim.InductionModel(length=8)
+    >>> model = flowsim.models.InductionModel(length=8)
     >>> round(float(model.loss([2.0, 4.0]) - model.loss([2.0, 0.0])), 3)
     -0.019
     """

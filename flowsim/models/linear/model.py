@@ -47,7 +47,7 @@ class LinearAttentionModel(BinaryGapModel):
         bias: "optimal" (minimised out) or "dynamic" (θ = (e, w, a, b)).
 
     >>> import flowsim
-    >>> model = flowsim.LinearAttentionModel(flowsim.BinaryChain(0.5, 0.8))
+    >>> model = flowsim.models.LinearAttentionModel(flowsim.BinaryChain(0.5, 0.8))
     >>> float(model.logit_gap([1.0, -0.5, 1.0]))
     1.0
     """

@@ -74,7 +74,7 @@ class RankOneModel(OnChain):
         InputError: N is not an integer, below 1 or too large for the memory.
 
     >>> import flowsim
-    >>> model = flowsim.RankOneModel(flowsim.BinaryChain(0.5, 0.8), length=8)
+    >>> model = flowsim.models.RankOneModel(flowsim.BinaryChain(0.5, 0.8), length=8)
     >>> start = model.from_canonical([1.0, -1.2])
     >>> flowsim.Label(int(flowsim.find_limits(model, start).label)).name
     'GLOBAL_MINIMUM'

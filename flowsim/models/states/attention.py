@@ -44,7 +44,7 @@ class StatesAttentionModel(OnChain):
         InputError: m or N is not an integer of at least 1, or the pasts are too many.
 
     >>> import flowsim
-    >>> model = flowsim.StatesAttentionModel(flowsim.SymmetricChain(3, 0.2), length=4)
+    >>> model = flowsim.models.StatesAttentionModel(flowsim.chains.SymmetricChain(3, 0.2), length=4)
     >>> round(float(model.loss([1.0, 0.5, 0.0])), 4), round(float(model.loss([1.0, 0.5, -0.5])), 4)
     (0.6949, 0.6509)
     """

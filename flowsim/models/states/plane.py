@@ -41,7 +41,8 @@ class StatesModel(GapModel):
         InputError: m is not an integer of at least 1.
 
     >>> import flowsim
-    >>> models = [flowsim.StatesModel(flowsim.SymmetricChain(3, p)) for p in (0.2, 0.8)]
+    >>> chains = [flowsim.chains.SymmetricChain(3, p) for p in (0.2, 0.8)]
+    >>> models = [flowsim.models.StatesModel(chain) for chain in chains]
     >>> [int(flowsim.find_limits(model, [1.0, 0.8]).label) for model in models]
     [1, 2]
     """

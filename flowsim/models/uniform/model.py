@@ -50,7 +50,7 @@ class AttentionModel(OnChain):
         InputError: N not an integer, below 1 or too large for the memory; unknown bias.
 
     >>> import flowsim
-    >>> model = flowsim.AttentionModel(flowsim.BinaryChain(0.5, 0.8), length=4)
+    >>> model = flowsim.models.UniformAttentionModel(flowsim.BinaryChain(0.5, 0.8), length=4)
     >>> flowsim.Label(int(flowsim.find_limits(model, [1.2, -0.9, 0.3]).label)).name
     'GLOBAL_MINIMUM'
     """
@@ -163,3 +163,7 @@ class AttentionModel(OnChain):
 
     def _table(self) -> LawTable:
         return law_table(self.chain, self.length, self.dynamic_bias, self.compress)
+
+
+#: The field's name.
+UniformAttentionModel = AttentionModel

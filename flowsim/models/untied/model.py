@@ -43,7 +43,7 @@ class UntiedModel(BinaryGapModel):
         bias: "optimal" (minimised out) or "dynamic" (θ = (e, u, w, b)).
 
     >>> import flowsim
-    >>> model = flowsim.UntiedModel(flowsim.BinaryChain(0.5, 0.8))
+    >>> model = flowsim.models.UntiedModel(flowsim.BinaryChain(0.5, 0.8))
     >>> float(model.logit_gap([1.0, 2.0, -1.0]))
     -2.0
     """

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from flowsim import BinaryChain, RankOneModel
+from flowsim import BinaryChain
+from flowsim.models import RankOneModel
 from full_model import (
     Architecture,
     MarkovSource,

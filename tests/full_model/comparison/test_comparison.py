@@ -10,7 +10,6 @@ from compared import CHAIN, F64, POINTS
 
 from flowsim import (
     BinaryChain,
-    RankOneModel,
     Status,
     find_limits,
     summarize,
@@ -18,6 +17,7 @@ from flowsim import (
 from flowsim.drawing.comparison import draw_comparison
 from flowsim.errors import InputError
 from flowsim.labels import Label
+from flowsim.models import RankOneModel
 from full_model import (
     Architecture,
     Comparison,

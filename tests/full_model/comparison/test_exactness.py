@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from flowsim import BinaryChain, RankOneModel, trajectories
+from flowsim import BinaryChain, trajectories
 from flowsim.flow.reference import integrate
+from flowsim.models import RankOneModel
 from full_model import (
     Architecture,
     Comparison,

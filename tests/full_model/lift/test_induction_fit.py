@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from flowsim import DirichletPrior, InductionModel, InputError
+from flowsim import InputError
+from flowsim.chains import DirichletPrior
+from flowsim.models import InductionModel
 from full_model import Architecture, PriorSource, all_sequences, fit_induction, forward
 from full_model.model.sources import sequence_law
 

@@ -9,11 +9,11 @@ from flowsim import (
     Label,
     MarkovChain,
     find_limits,
-    integrate,
     model,
-    reaches_global_minimum,
     trajectories,
 )
+from flowsim.models import reaches_global_minimum
+from flowsim.reference import integrate
 from full_model import Architecture, MarkovSource, PopulationLoss, lift_states
 from full_model.lift.states import simplex
 

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from flowsim import MarkovChain, StatesAttentionModel
+from flowsim import MarkovChain
+from flowsim.models import StatesAttentionModel
 from full_model import Architecture, MarkovSource, PopulationLoss, lift_states
 from full_model.lift.states import simplex
 

@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from flowsim import DirichletPrior, DoublyStochasticPrior, InputError, Recipe, in_context
+from flowsim import InputError
+from flowsim.chains import DirichletPrior, DoublyStochasticPrior, in_context
+from flowsim.training import Recipe
 from full_model import Architecture, PriorSource, Trainer, cross_entropy, forward, initial_weights
 
 

@@ -3,11 +3,10 @@
 import pytest
 import torch
 
-from flowsim import (
+from flowsim import InputError, MarkovChain
+from flowsim.chains import (
     DirichletPrior,
     DoublyStochasticPrior,
-    InputError,
-    MarkovChain,
     OrderChain,
     SymmetricChain,
 )

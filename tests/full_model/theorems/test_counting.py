@@ -8,7 +8,8 @@ import pytest
 import torch
 from command import assert_refused, run
 
-from flowsim import DirichletPrior, InputError, in_context, sample_kernels
+from flowsim import InputError
+from flowsim.chains import DirichletPrior, in_context, sample_kernels
 from full_model import constant_depth, forward, log_depth, verify_counting
 from full_model.theorems.counting import nearest_contexts
 

@@ -284,9 +284,9 @@ def test_devices(monkeypatch):
 
 
 IN_CONTEXT = [
-    (flowsim.SymmetricChain(3, 0.9), {}),
-    (flowsim.OrderChain([[0.1, 0.9], [0.3, 0.7], [1.0, 0.0], [0.6, 0.4]]), {"hidden": 0}),
-    (flowsim.DirichletPrior(2), {"positions": "relative-values", "layer_norm": True}),
+    (flowsim.chains.SymmetricChain(3, 0.9), {}),
+    (flowsim.chains.OrderChain([[0.1, 0.9], [0.3, 0.7], [1.0, 0.0], [0.6, 0.4]]), {"hidden": 0}),
+    (flowsim.chains.DirichletPrior(2), {"positions": "relative-values", "layer_norm": True}),
 ]
 
 
@@ -301,7 +301,7 @@ def test_a_run_on_data_has_its_baselines_and_resumes(tmp_path, data, more):
     assert record.loss_is == "exact population loss"
     final = PopulationLoss(arch, run.source())(weights)
     assert record.loss.values[-1] == pytest.approx(final.tolist(), abs=1e-14)
-    found = flowsim.baselines(data, 5)
+    found = flowsim.chains.baselines.baselines(data, 5)
     assert record.baseline.values.tolist() == list(found)
     assert record.baseline_loss.values.tolist() == [list(found.values())] * 2
     least = found.get("Bayes", found["kernel"])
@@ -324,14 +324,14 @@ def test_a_run_on_data_has_its_baselines_and_resumes(tmp_path, data, more):
     resumed, _ = train(run, tmp_path / "state", resume=True)
     assert resumed.equals(record)
     assert (tmp_path / "state").read_bytes() == (tmp_path / "whole").read_bytes()
-    other = replace(run, data=flowsim.SymmetricChain(data.states, 0.25))
+    other = replace(run, data=flowsim.chains.SymmetricChain(data.states, 0.25))
     with pytest.raises(InputError, match=r"data\."):
         train(other, tmp_path / "whole", resume=True)
 
 
 def test_descent_on_a_prior_follows_its_exact_loss():
     arch = Architecture(4, 5, output="states", positions="relative")
-    recipe, data = Recipe("gd", steps=30, learning_rate=0.5), flowsim.DirichletPrior(2)
+    recipe, data = Recipe("gd", steps=30, learning_rate=0.5), flowsim.chains.DirichletPrior(2)
     run = RunSettings(arch, recipe, data=data, init_std=0.5, telemetry_every=10)
     record, _ = train(run)
     assert (np.diff(record.loss.values[:, 0]) < 0).all()
@@ -340,9 +340,9 @@ def test_descent_on_a_prior_follows_its_exact_loss():
 @pytest.mark.parametrize(
     ("prior", "says", "known"),
     [
-        (flowsim.DirichletPrior(2), "held-out sequences, corrected", 5),
-        (flowsim.DirichletPrior(3), "cross-entropy to Bayes's predictor over held-out", 1),
-        (flowsim.DoublyStochasticPrior(3), "cross-entropy to each held-out sequence's own", 1),
+        (flowsim.chains.DirichletPrior(2), "held-out sequences, corrected", 5),
+        (flowsim.chains.DirichletPrior(3), "cross-entropy to Bayes's predictor over held-out", 1),
+        (flowsim.chains.DoublyStochasticPrior(3), "cross-entropy to each held-out sequence's", 1),
     ],
     ids=lambda value: str(value)[:12],
 )  # fmt: skip
@@ -362,7 +362,8 @@ REFUSED = [
     ({"arch": Architecture(1, 6, states=3, output="states")}, "d of at least 2"),
     ({"arch": Architecture(4, 2, states=3, output="states")}, "above the order 2"),
     ({"init": "rank-one"}, "binary chains"),
-    ({"recipe": Recipe("gd", steps=1), "data": flowsim.DoublyStochasticPrior(3)}, "is not known"),
+    ({"recipe": Recipe("gd", steps=1), "data": flowsim.chains.DoublyStochasticPrior(3)},
+     "is not known"),
     ({"recipe": Recipe("gd", steps=1), "arch": Architecture(4, 20, states=3, output="states")},
      "3^20 sequences"),
 ]  # fmt: skip
@@ -371,7 +372,7 @@ REFUSED = [
 @pytest.mark.parametrize(("wrong", "said"), REFUSED, ids=lambda value: str(value)[:40])
 def test_data_that_does_not_fit_is_one_sentence(wrong, said):
     arch = Architecture(4, 6, states=3, output="states")
-    right = {"arch": arch, "recipe": Recipe(steps=1), "data": flowsim.DirichletPrior(3, 2)}
+    right = {"arch": arch, "recipe": Recipe(steps=1), "data": flowsim.chains.DirichletPrior(3, 2)}
     RunSettings(**right)
     with pytest.raises(InputError, match=re.escape(said)):
         RunSettings(**(right | wrong))
