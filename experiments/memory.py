@@ -216,6 +216,7 @@ def draw(record: xr.Dataset) -> Figure:
         panel.axhline(0, color=GREY, lw=0.8)
         panel.axhline(1, color=GREY, lw=0.8, ls=":")
         panel.set_xticks(range(gain.sizes["mixer"]), gain.mixer.values, rotation=20, fontsize=8)
+        panel.set_xlim(-0.5, gain.sizes["mixer"] - 0.5)
         units = f"{width} hidden units" if width else "without hidden units"
         panel.set(title=f"whole layers, {units}", ylabel="gain: bigram 0, Bayes 1")
         if i == 0:
