@@ -101,9 +101,9 @@ class EndStates(Columns):
 def label_ends(model: Model, ends: EndStates, by: Rule | None = None) -> Limits:
     """The limits of trajectories that stopped in these states: a label each, and what decided it.
 
-    A critical start and a point of rest are named by loss and curvature; a state that a plane
-    attracts, and a known end, are the global minima where the loss is the least. No label stands
-    that displaced starts contradict.
+    A critical start and a point of rest are named by loss and curvature. A plane on which
+    trajectories end holds global minima where every end has the least loss, and so does a known end
+    of the least loss. No label stands that displaced starts contradict.
 
     Args:
         model: the model.
@@ -124,10 +124,8 @@ def label_ends(model: Model, ends: EndStates, by: Rule | None = None) -> Limits:
             )
             rule[here] = Rule.CAME_TO_REST if rests else Rule.CRITICAL_START
     if levels is not None:
-        fallen = (why == TRAPPED) | (why == AT_SADDLES)
-        if bool(fallen.any()):
-            least = levels.reached(model.excess(ends.theta[fallen])) | levels.degenerate
-            label[fallen] = torch.where(least, Label.GLOBAL_MINIMUM, label[fallen].long()).to(label)
+        if levels.degenerate:  # what attracts, or repels, is itself a set of global minima
+            label[(why == TRAPPED) | (why == AT_SADDLES)] = Label.GLOBAL_MINIMUM
         known = why == KNOWN_END
         label[known & (ends.loss <= levels.best)] = Label.GLOBAL_MINIMUM
         rule[known & ends.theta.isinf().any(1)] = Rule.DRIFTS
