@@ -25,7 +25,7 @@ class Chart:
         signs: sign of θ per row and coordinate, shape (n, k).
         logarithmic: which coordinates are logarithms, shape (n, k).
         seen: which of them are not among ``model.keeps_sign``, shape (n, k), and None for none.
-        held: whether some logarithmic coordinate of some row is held at zero.
+        at_zero: whether some logarithmic coordinate of some row is held at zero.
     """
 
     signs: Tensor

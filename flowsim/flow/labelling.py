@@ -109,6 +109,15 @@ def label_ends(model: Model, ends: EndStates, by: Rule | None = None) -> Limits:
         model: the model.
         ends: of its trajectories, (n,).
         by: the rule of every label, where it is not the reason for which they stopped.
+
+    >>> import flowsim, torch
+    >>> from flowsim.flow.options import Steps
+    >>> from flowsim.flow.solver import solver_of
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> start = torch.tensor([[0.5, -1.0], [0.5, 1.0]], dtype=torch.float64)
+    >>> (ends,) = solver_of(model).ends(start, Steps(1e-10, 1e-12, 10_000))
+    >>> flowsim.flow.label_ends(model, ends).label.tolist()
+    [1, 2]
     """
     levels, why = model.levels(), ends.why
     label = torch.full_like(ends.status, Label.UNRESOLVED)

@@ -64,6 +64,10 @@ class SolverOptions:
     Raises:
         InputError: a tolerance that is not positive, an unknown integrator, a negative sample, a
             device that is not there, or CUDA for an optimizer or torchdiffeq.
+
+    >>> import flowsim
+    >>> flowsim.flow.SolverOptions(rtol=1e-6).rtol
+    1e-06
     """
 
     rtol: float | None = None

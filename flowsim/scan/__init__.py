@@ -1,4 +1,11 @@
-"""Follow many starts: ``flowsim.scan(model, starts)``, in memory or to disk."""
+"""Follow many starts: ``flowsim.scan(model, starts)``, in memory or to disk.
+
+>>> import flowsim, numpy as np
+>>> axis = np.linspace(-2, 2, 10)
+>>> record = flowsim.scan(flowsim.model("canonical", 0.5, 0.8), {"e": axis, "w": axis})
+>>> float(record.share.sel(basin="global_minimum"))
+0.46
+"""
 
 import sys
 from types import ModuleType

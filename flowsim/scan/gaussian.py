@@ -194,8 +194,9 @@ def _advice(codes: Tensor, sigmas: np.ndarray, ends: Ends) -> dict[str, float]:
     if ends.named:
         best = [int(Label.GLOBAL_MINIMUM)]
     elif np.isfinite(losses).any():
-        least, most = np.nanmin(losses), np.nanmax(losses)
-        best = [i + 1 for i, x in enumerate(losses) if x - least <= _ALIKE * (most - least)]
+        known = losses[np.isfinite(losses)]
+        alike = known.min() + _ALIKE * np.ptp(known)
+        best = [i + 1 for i, x in enumerate(losses) if np.isfinite(x) and x <= alike]
     else:
         return {}
     reached = np.isin(codes.numpy(), best).sum(1)

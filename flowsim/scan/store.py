@@ -78,7 +78,7 @@ def write_scan(
     jobs: int = 1,
     scheduler: str | None = None,
     progress: Callable[[np.ndarray], object] | None = None,
-    command: str = "flowsim.write_scan",
+    command: str = "flowsim.scan.write_scan",
     stage: Stage | None = None,
 ) -> Path:
     """Follow every start of a scan and write one record; what is finished is never lost.

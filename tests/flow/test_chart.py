@@ -19,7 +19,7 @@ def test_there_and_back_with_zeros_that_stay():
         y = chart.to_chart(THETA)
         torch.testing.assert_close(chart.to_theta(y), THETA, rtol=1e-15, atol=0)
         logarithmic = torch.tensor(model.keeps_sign)
-        assert chart.held == (model.name == "linear") and y.isfinite().all()
+        assert chart.at_zero == (model.name == "linear") and y.isfinite().all()
         plain = THETA[:, ~logarithmic]
         assert torch.equal(y[:, ~logarithmic], plain) and plain.numel()
         sizes = torch.where(THETA == 0, 1.0, THETA.abs()).log()
@@ -45,5 +45,5 @@ def test_tangent_vectors():
     expected[2, 0], expected[:, 2] = 0.0, vector[:, 2]
     assert torch.equal(chart.push(THETA, vector), expected)
     no_zero = Chart.at(CanonicalModel(CHAIN), THETA[:2, :2])
-    assert not no_zero.held
+    assert not no_zero.at_zero
     assert torch.equal(no_zero.push(THETA[:2, :2], vector[:2, :2]), (vector / THETA)[:2, :2])
