@@ -20,7 +20,7 @@ def begun(model, theta):
     while status > 0:
         row = room(model)
         row.y[:] = chart.y[0]
-        status = engine.begin(row, float(chart.held[0]), chart.signs[0]) or engine.linearise(row)
+        status = engine.begin(row, float(chart.at_zero[0]), chart.signs[0]) or engine.linearise(row)
         if status > 0:
             half.extend(status - 1)
     return engine, row
