@@ -25,7 +25,7 @@ class Memory(Arguments):
     }
 
     p: float = Parameter(
-        0.9, "chance to leave a hidden state", required=True, shown=(0.001, 0.999)
+        0.9, "chance to leave a state", required=True, shown=(0.001, 0.999)
     ).field()
     flip: float = Parameter(0.2, "chance of another symbol than its own", shown=(0.0, 0.49)).field()
     states: int = Parameter(2, "the number of states", shown=(2, 3)).field()
