@@ -29,6 +29,7 @@ RECORD = FIGURES / "howto.json"
 #: A page, and the file that its code writes.
 PICTURES = {
     "compare": "runs.png",
+    "continue": "continue.png",
     "distance": "distance.png",
     "in_context": "*.png",
     "optimizer": "adamw.png",

@@ -60,7 +60,7 @@ __all__ = sorted(_HOME)
 
 #: Packages with more names.
 _PACKAGES = (
-    "boundary", "chains", "drawing", "flow", "landscape", "models", "portraits", "records",
+    "bifurcation", "boundary", "chains", "drawing", "flow", "landscape", "models", "portraits", "records",
     "reduction", "reference", "scan", "training",
 )  # fmt: skip
 

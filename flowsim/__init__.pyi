@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from flowsim import bifurcation as bifurcation
 from flowsim import boundary as boundary
 from flowsim import chains as chains
 from flowsim import drawing as drawing

@@ -47,15 +47,17 @@ FLOWSIM = {
     "landscape flow training",
     "boundary": "errors running labels arrays interface memory markov chain records landscape flow "
     "scan",
+    "bifurcation": "errors running labels curves arrays interface markov chain spec records "
+    "landscape flow training scan boundary",
     "portraits": "errors labels curves arrays interface markov chain spec records landscape "
-    "flow training scan boundary",
+    "flow training scan boundary bifurcation",
     "drawing": "errors records curves",
     "exchange": "errors interface sources records",
     "explorer": "errors labels curves interface markov chain spec records models landscape flow "
     "scan portraits drawing",
     "cli": "errors version labels arrays notices compiled interface memory records markov chain "
-    "chains spec models landscape flow training scan boundary portraits drawing explorer "
-    "exchange",
+    "chains spec models landscape flow training scan boundary bifurcation portraits drawing "
+    "explorer exchange",
 }
 #: Rooms of flowsim that may know full_model.
 ABOVE_FULL_MODEL = ("explorer", "cli")

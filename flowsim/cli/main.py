@@ -21,6 +21,7 @@ from flowsim.cli import groups, options
 from flowsim.cli.commands import (
     cmd_chain,
     cmd_compare,
+    cmd_continue,
     cmd_explore,
     cmd_gaussian,
     cmd_info,
@@ -102,13 +103,15 @@ for run, text in (
     (cmd_explore.explore, "Explore basins and training in the browser."),
     (cmd_scan.scan, "Find where each of many initializations ends."),
     (cmd_gaussian.gaussian, "Draw success against a Gaussian's scale."),
+    (cmd_continue.continue_, "Follow critical points over a parameter."),
     (cmd_compare.compare, "Compare full training with the reduced flow."),
     (cmd_train.train, "Train the full transformer."),
     (cmd_verify.verify, "Check the papers' theorems."),
     (cmd_chain.chain, "Say what is known of a Markov chain."),
     (cmd_info.info, "Say what a record or checkpoint holds."),
 ):
-    app.command(cls=_InSections, short_help=text)(groups.command(run))
+    name = run.__name__.rstrip("_")
+    app.command(name, cls=_InSections, short_help=text)(groups.command(run))
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from flowsim.drawing.boundary_lines import draw_refined
+from flowsim.drawing.branches import draw_continuation
 from flowsim.drawing.comparison import draw_comparison
 from flowsim.drawing.curves import draw_gaussian, draw_training
 from flowsim.drawing.optimizers import draw_optimizers
@@ -100,6 +101,7 @@ def draw(
         "boundary": draw_refined,
         "scan": draw_refined,
         "gaussian": draw_gaussian,
+        "continuation": draw_continuation,
         "comparison": draw_comparison,
         "training": draw_training,
         "optimizers": draw_optimizers,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from flowsim.bifurcation.record import continuation_summary
 from flowsim.curves import curves_of
 from flowsim.errors import InputError
 from flowsim.labels import Label
@@ -46,6 +47,7 @@ def summarize(record: xr.Dataset) -> dict[str, Any]:
         "scan": scan_summary,
         "boundary": boundary_summary,
         "gaussian": gaussian_summary,
+        "continuation": continuation_summary,
         "comparison": comparison_summary,
         "training": training_summary,
         "optimizers": optimizers_summary,

@@ -81,6 +81,8 @@ _NAMES = [
     (r"train_loss", "loss on the batch, in nats"),
     (r"reduced_loss", "loss of the reduced model, in nats"),
     (r"time", "gradient-flow time"),
+    (r"branch_(\w+)", r"{} along branches of critical points"),
+    (r"event_(\w+)", r"{} where a branch changes"),
     # what portraits draw
     (r"curve_number", "the curve on which a place is, counted from 0"),
     (r"curve_kind", "what a curve consists of"),

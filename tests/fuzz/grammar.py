@@ -17,6 +17,7 @@ from flowsim.cli.main import app
 SMALL = {
     "portrait": ["--resolution", "6", "--confirm", "4"],
     "scan": ["--grid", "3x2"],
+    "continue": ["--over", "q=0.4:0.6:2"],
     "gaussian": ["--sigma", "0.5:2:2", "--samples", "5"],
     "compare": ["--grid", "2x1", "--d", "2", "--length", "2", "--steps", "20"],
     "train": ["--d", "2", "--length", "3", "--steps", "3", "--trainer", "gd"],

@@ -1,0 +1,297 @@
+"""Branches of zeros by pseudo-arclength, all together, and the places where they change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from flowsim.bifurcation.system import System
+
+#: Steps along a branch in parts of the scaled space (coordinates over their size, parameter over
+#: its range): the first, the largest, and the least; and how many of them.
+_FIRST, _LARGEST, _LEAST, _STEPS = 2e-3, 0.04, 1e-7, 1500
+#: Newton's steps of a corrector, the last of which is this short.
+_CORRECTIONS, _EXACT = 8, 1e-10
+#: A branch turns by less than this in a step (the cosine), and moves by less than this part of the
+#: step across the predicted direction.
+_TURN, _ASIDE = 0.97, 0.5
+#: A branch is left this many sizes of the coordinates away from where all began.
+_FAR = 20.0
+#: Singular values below this part of the largest belong to a continuum.
+_FLAT = 1e-7
+#: Slopes below this part of the usual ones turn no direction along a continuum.
+_SOFT = 1e-5
+
+
+@dataclass
+class Branch:
+    """One branch: its points in order.
+
+    Attributes:
+        state: (m, size); ``value``: of the parameter, (m,).
+        unstable: in how many directions the flow or the map leaves each point, int, (m,).
+        flat: dimension of the continuum that each point belongs to, 0 of an isolated one.
+        period: steps after which the points of a step map come back.
+        closed: whether it returns to its first point.
+        tangent: unit tangents in the scaled space, (m, size + 1); ``kept`` the directions along the
+            continuum, (m, size, flat).
+    """
+
+    state: Tensor
+    value: Tensor
+    unstable: Tensor
+    flat: int
+    period: int
+    closed: bool
+    tangent: Tensor
+    kept: Tensor
+
+
+class Tracer:
+    """Follows zeros of a system in the space that is scaled by the sizes of its numbers.
+
+    Args:
+        system: the field or map.
+        size: of the coordinates, (size,), by which steps are measured.
+    """
+
+    def __init__(self, system: System, size: Tensor) -> None:
+        self.system, self.size = system, size
+        self.span = system.high - system.low
+        self.typical = 1.0
+
+    def field(self, point: Tensor) -> Tensor:
+        """F at scaled points (n, size + 1)."""
+        state, value = self.split(point)
+        return self.system.field(state, value)
+
+    def by_state(self, point: Tensor) -> Tensor:
+        """∂F/∂(scaled θ), (n, size, size)."""
+        return self.system.jacobian(*self.split(point)) * self.size
+
+    def slope(self, point: Tensor) -> Tensor:
+        """∂F/∂(scaled point), (n, size, size + 1)."""
+        state, value = self.split(point)
+        by_state = self.system.jacobian(state, value) * self.size
+        by_value = self.system.along(state, value) * self.span
+        return torch.cat([by_state, by_value.unsqueeze(2)], 2)
+
+    def split(self, point: Tensor) -> tuple[Tensor, Tensor]:
+        """States and values of scaled points; outside the range the value is at its end."""
+        value = self.system.low + point[:, -1] * self.span
+        return point[:, :-1] * self.size, value.clamp(self.system.low, self.system.high)
+
+    def joined(self, state: Tensor, value: Tensor) -> Tensor:
+        """Scaled points of states and values."""
+        place = (value - self.system.low) / self.span
+        return torch.cat([state / self.size, place.unsqueeze(1)], 1)
+
+    def continua(self, slope: Tensor) -> Tensor:
+        """The kernel of ∂F/∂θ (n, size, size), (n, size, d), padded with zeros."""
+        _, sizes, across = torch.linalg.svd(slope)
+        flat = sizes <= _FLAT * sizes[:, :1]
+        most = int(flat.sum(1).max()) if len(slope) else 0
+        kernel = across.mT * flat.unsqueeze(1)
+        return kernel.flip(2)[..., :most]
+
+    def kept_on(self, slope: Tensor, kept: Tensor) -> Tensor:
+        """The directions of ∂F/∂θ's kernel that continue those kept, of the same shape.
+
+        Where all of ∂F/∂θ vanishes they stay what they are.
+        """
+        if not kept.shape[2]:
+            return kept
+        unit = torch.eye(slope.shape[-1], dtype=slope.dtype)
+        soft = slope / (_SOFT * self.typical)
+        found: Tensor = torch.linalg.qr(torch.linalg.solve(unit + soft.mT @ soft, kept))[0]
+        sign = (found * kept).sum(1, keepdim=True).sign()
+        return found * sign * (kept.square().sum(1, keepdim=True) > 0.5)
+
+    def solved(self, rows: list[Tensor], right: list[Tensor]) -> Tensor:
+        """The least-squares solution of stacked rows, NaN where there is none."""
+        matrix, wanted = torch.cat(rows, 1), torch.cat(right, 1)
+        if matrix.shape[1] == matrix.shape[2]:
+            return torch.linalg.solve_ex(matrix, wanted.unsqueeze(2))[0].squeeze(2)
+        safe = matrix.nan_to_num(0.0, 0.0, 0.0)
+        found = torch.linalg.lstsq(safe, wanted.nan_to_num().unsqueeze(2)).solution
+        return found.squeeze(2)
+
+    def tangent(self, slope: Tensor, kept: Tensor, before: Tensor) -> Tensor:
+        """Unit tangents (n, size + 1) that go on as ``before``."""
+        n, last = len(slope), torch.nn.functional.pad(kept.mT, (0, 1))
+        zeros = slope.new_zeros(n, slope.shape[1] + last.shape[1])
+        found = self.solved([slope, last, before.unsqueeze(1)], [zeros, slope.new_ones(n, 1)])
+        return found / found.norm(dim=1, keepdim=True)
+
+    def corrected(
+        self, guess: Tensor, along: Tensor, kept: Tensor, steps: int = _CORRECTIONS
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Zeros in the plane across ``along`` through guesses (n, size + 1).
+
+        Returns the points, whether each has converged, ∂F there, and Newton's steps taken.
+        """
+        point, n = guess.clone(), len(guess)
+        going = torch.arange(n)
+        done, count = torch.zeros(n, dtype=torch.bool), torch.zeros(n, dtype=torch.long)
+        slopes = guess.new_zeros(n, guess.shape[1] - 1, guess.shape[1])
+        last = torch.nn.functional.pad(kept.mT, (0, 1))
+        for _ in range(steps):
+            here = point[going]
+            slopes[going] = slope = self.slope(here)
+            away = (guess[going] - here).unsqueeze(2)
+            rows = [slope, last[going], along[going].unsqueeze(1)]
+            right = [-self.field(here), (last[going] @ away).squeeze(2),
+                     (along[going].unsqueeze(1) @ away).squeeze(2)]  # fmt: skip
+            step = self.solved(rows, right)
+            fine = step.isfinite().all(1) & (step.norm(dim=1) < 1e3)
+            point[going[fine]] += step[fine]
+            count[going] += 1
+            arrived = fine & (step.norm(dim=1) <= _EXACT * (1 + point[going].norm(dim=1)))
+            done[going[arrived]] = True
+            going = going[fine & ~arrived]
+            if not len(going):
+                break
+        return point, done, slopes, count
+
+    def unstable(self, slopes: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+        """How many directions leave points with ∂F/∂(scaled θ), and their rates, NaN-padded.
+
+        Directions along a continuum count for nothing.
+        """
+        n, k, flat = len(slopes), self.size.shape[0], kept.shape[2]
+        inner = slopes[..., :k] / self.size.unsqueeze(1)
+        if flat:
+            whole = torch.linalg.qr(torch.cat([kept, torch.eye(k).expand(n, k, k).to(kept)], 2))[0]
+            across = whole[..., flat:k]
+            inner = across.mT @ inner @ across
+        rates = self.system.rates(inner)
+        scale = inner.flatten(1).norm(dim=1, keepdim=True)
+        return (rates > 1e-12 * scale).sum(1), rates
+
+    def trace(
+        self, state: Tensor, value: Tensor, progress: Callable[[int], object] | None = None
+    ) -> list[Branch]:
+        """The branches through zeros (n, size) at values (n,), followed to both sides."""
+        if not len(state):
+            return []
+        start, n = self.joined(state, value), len(state)
+        slope = self.slope(start)
+        self.typical = float(slope[..., :-1].flatten(1).norm(dim=1).max())
+        kept = self.continua(slope[..., :-1])
+        up = torch.zeros_like(start)
+        up[:, -1] = 1.0
+        first = self.tangent(slope, kept, up)
+        ways = [self._one_way(start, sign * first, kept, slope) for sign in (1.0, -1.0)]
+        if progress is not None:
+            progress(n)
+        branches = []
+        for i in range(n):
+            (ahead, closed), (behind, _) = ((way[0][i], bool(way[1][i])) for way in ways)
+            parts = ahead if closed else [*behind[:0:-1], *ahead]
+            points, tangents, slopes, keeps = (torch.stack(x) for x in zip(*parts, strict=True))
+            if not closed and len(behind) > 1:  # behind went the other way
+                tangents[: len(behind) - 1] *= -1
+            flat = int((kept[i].norm(dim=0) > 0.5).sum())
+            keeps = keeps[..., :flat]
+            there, values = self.split(points)
+            period = 1 if self.system.step is None else self.system.step.period
+            branches.append(Branch(
+                there, values, self.unstable(slopes, keeps)[0], flat, period, closed, tangents,
+                keeps,
+            ))  # fmt: skip
+        return branches
+
+    def _one_way(
+        self, start: Tensor, tangent: Tensor, kept: Tensor, slope: Tensor
+    ) -> tuple[list[list[tuple[Tensor, Tensor, Tensor, Tensor]]], Tensor]:
+        """The points of each row in one direction, the first included, and which came back."""
+        n, first = len(start), tangent.clone()
+        point, tangent, kept = start.clone(), tangent.clone(), kept.clone()
+        found = [[(start[i], tangent[i], slope[i], kept[i])] for i in range(n)]
+        length = torch.full((n,), _FIRST, dtype=start.dtype)
+        outwards = torch.where(tangent[:, -1] > 0, 1 - start[:, -1], start[:, -1]) < 1e-9
+        length[outwards] = 0.0
+        gone = torch.zeros(n, dtype=start.dtype)
+        closed, going = torch.zeros(n, dtype=torch.bool), torch.arange(n)
+        for _ in range(_STEPS):
+            going = going[length[going] > _LEAST]
+            if not len(going):
+                break
+            here, way = point[going], tangent[going]
+            step = length[going]
+            # the end of the range is met exactly
+            room = torch.where(way[:, -1] > 0, 1 - here[:, -1], -here[:, -1])
+            lands = way[:, -1].abs() * step >= room.abs() - 1e-12
+            lands &= way[:, -1].abs() > 1e-9
+            ratio = torch.where(lands, room.abs() / way[:, -1].abs().clamp_min(1e-9), step)
+            guess = here + ratio.unsqueeze(1) * way
+            across = way.clone()
+            across[lands] = 0.0
+            across[lands, -1] = 1.0
+            new, done, slopes, count = self.corrected(guess, across, kept[going])
+            follows = self.kept_on(slopes[..., :-1], kept[going])
+            turned = self.tangent(slopes, follows, way)
+            ok = done & ((new - guess).norm(dim=1) <= _ASIDE * ratio + 1e-9)
+            ok &= (turned * way).sum(1) >= _TURN
+            ok &= (new[:, -1] >= -1e-9) & (new[:, -1] <= 1 + 1e-9)
+            for j in ok.nonzero()[:, 0].tolist():
+                i = int(going[j])
+                found[i].append((new[j], turned[j], slopes[j], follows[j]))
+            good = going[ok]
+            point[good], tangent[good], kept[good] = new[ok], turned[ok], follows[ok]
+            gone[good] += step[ok]
+            quick = count[ok] <= 4
+            length[good] = torch.where(quick, 1.4 * length[good], length[good]).clamp_max(_LARGEST)
+            length[going[~ok]] *= 0.4
+            home = (gone[good] > 4 * _LARGEST) & ((new[ok] - start[good]).norm(dim=1) < step[ok])
+            home &= (turned[ok] * first[good]).sum(1) > 0.5
+            closed[good[home]] = True
+            for i in good[home].tolist():
+                found[i].append(found[i][0])
+            ends = home | lands[ok] | (new[ok, :-1].abs().amax(1) > _FAR)
+            length[good[ends]] = 0.0
+        return found, closed
+
+
+def zeros_from(
+    system: System, state: Tensor, value: Tensor, size: Tensor, steps: int = 60
+) -> tuple[Tensor, Tensor]:
+    """Zeros of F by Levenberg and Marquardt's steps from every row, and which rows found one.
+
+    Args:
+        system: the field or map.
+        state, value: where rows start, (n, size), and their parameter, (n,), which stays.
+        size: of the coordinates; rows that go ``_FAR`` sizes away are given up.
+        steps: of each row at most.
+    """
+    state = state.clone()
+    n, k = state.shape
+    damping, here = torch.full((n, 1, 1), 0.1, dtype=state.dtype), system.field(state, value)
+    slope = system.jacobian(state, value)
+    going, found = torch.arange(n), torch.zeros(n, dtype=torch.bool)
+    for _ in range(steps):
+        across = (slope[going] * size).mT
+        square = across @ across.mT
+        most = square.diagonal(dim1=1, dim2=2).amax(1)[:, None, None]
+        matrix = square + damping[going] * most * torch.eye(k, dtype=state.dtype)
+        step = torch.linalg.solve_ex(matrix, across @ here[going].unsqueeze(2))[0].squeeze(2)
+        trial = state[going] - step * size
+        there = system.field(trial, value[going])
+        better = there.norm(dim=1) <= here[going].norm(dim=1)
+        index = going[better]
+        state[index], here[index] = trial[better], there[better]
+        if len(index):
+            slope[index] = system.jacobian(state[index], value[index])
+        part = torch.where(better, 0.1, 10.0)[:, None, None].to(damping)
+        damping[going] = (damping[going] * part).clamp(1e-16, 1e12)
+        rests = (step.abs() <= 1e-11).all(1) & (damping[going].flatten() < 1e-3)
+        found[going[rests]] = True
+        stays = ~rests & (damping[going].flatten() < 1e12) & step.isfinite().all(1)
+        stays &= ((state[going] / size).abs() < _FAR).all(1)
+        going = going[stays]
+        if not len(going):
+            break
+    return state, found & state.isfinite().all(1)

@@ -1,0 +1,278 @@
+"""All branches: zeros are searched at every value, and each that lies on no branch begins one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from flowsim.bifurcation.branches import _FLAT, Branch, Tracer, zeros_from
+from flowsim.bifurcation.events import Event, events_of, switched
+from flowsim.bifurcation.system import System
+from flowsim.curves import CRITICAL
+from flowsim.errors import InputError
+
+#: Rows of a search at all values together, and at each at least.
+_ROWS, _FEWEST = 8000, 16
+#: Rounds in which branches are followed from what the last ones left over, and branches at most.
+_ROUNDS, _MOST = 8, 400
+#: Two zeros are one if so near, in sizes of the coordinates.
+_SAME = 1e-5
+#: Rates are nothing below this part of what they usually are; between ``_FLAT`` and the second,
+#: in parts of the largest, it is not clear whether they are nothing.
+_VANISHES, _UNCLEAR = 1e-5, 1e-4
+#: Values at which known curves of critical points are asked for, and places on each.
+_ASKED, _PLACES = 5, 7
+#: Places between two points of a continuum at which it is asked whether they are connected.
+_BETWEEN = 9
+#: Longest period of the points of a step map.
+LONGEST = 4
+
+
+@dataclass
+class Diagram:
+    """The branches of a system and their events; of a step map also those of its periods."""
+
+    branches: list[Branch]
+    events: list[Event]
+
+
+def diagram(system: System, values: Tensor, starts: Tensor, ends: Sequence[Tensor]) -> Diagram:
+    """Search at every value, follow what is found, and switch at what crosses.
+
+    Args:
+        system: the field or map.
+        values: of the parameter at which zeros are searched, (m,).
+        starts: from which they are searched, (n, k).
+        ends: further places at each value, such as limits of trajectories, (·, k) each.
+    """
+    state, value = _guesses(system, values, starts, ends)
+    found = Diagram([], [])
+    seeds: tuple[Tensor, Tensor] = state[:0], value[:0]
+    while True:
+        tracer, state, value = _zeros(system, state, value)
+        one = _one_period(tracer, values, *_of_this_period(system, state, value), *seeds)
+        flips = [event for event in found.events if event.kind == "flip"]
+        born = {(round(flip.value, 6)) for flip in flips}
+        shift = len(found.branches)
+        for event in one.events:
+            event.branch += shift
+        one.events = [event for event in one.events if event.period == 1 or not (
+            event.kind in ("fold", "pitchfork") and round(event.value, 6) in born)]  # fmt: skip
+        found.branches += one.branches
+        found.events += one.events
+        if system.step is None or 2 * system.step.period > LONGEST:
+            return found
+        system = system.repeated(2)
+        doubled = Tracer(system, tracer.size)
+        new = [switched(doubled, event) for event in one.events if event.kind == "flip"]
+        seeds = (
+            torch.cat([system.lift(starts[:0]), *(state for state, _ in new)]),
+            torch.cat([values[:0], *(value for _, value in new)]),
+        )
+        state, value = _guesses(system, values, starts, ends)
+
+
+def _guesses(
+    system: System, values: Tensor, starts: Tensor, ends: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Places from which zeros are searched: starts, ends, and what the models know."""
+    many = min(len(starts), max(_FEWEST, _ROWS // len(values)))
+    state, value = [starts[:many].repeat(len(values), 1)], [values.repeat_interleave(many)]
+    for place, at in zip(ends, values.tolist(), strict=True):
+        state.append(place[place.isfinite().all(1)])
+        value.append(torch.full((len(state[-1]),), at, dtype=values.dtype))
+    for at in values[_asked(values)].tolist() if len(system.coordinates) > 1 else ():
+        known = _known(system, at)
+        state.append(known)
+        value.append(torch.full((len(known),), at, dtype=values.dtype))
+    return system.lift(torch.cat(state)), torch.cat(value)
+
+
+def _asked(values: Tensor) -> Tensor:
+    """The numbers of some of the values, from the first to the last."""
+    return torch.linspace(0, len(values) - 1, min(_ASKED, len(values))).round().long().unique()
+
+
+def _known(system: System, value: float) -> Tensor:
+    """Critical points that the model at a value knows, (m, k)."""
+    model = system.model(value)
+    plane = model.plane
+    places = []
+    for curve in plane.curves(plane.window, plane.hold({}), 41, quick=True):
+        x, y = (torch.as_tensor(side).double() for side in (curve.x, curve.y))
+        there = (x.isfinite() & y.isfinite()).nonzero()[:, 0]
+        if curve.kind in CRITICAL and not curve.of and len(there):
+            some = there[torch.linspace(0, len(there) - 1, min(_PLACES, len(there))).long()]
+            places.append(plane.at(x[some], y[some], plane.hold({})))
+    return torch.cat(places) if places else torch.zeros(0, len(system.coordinates)).double()
+
+
+def _zeros(system: System, state: Tensor, value: Tensor) -> tuple[Tracer, Tensor, Tensor]:
+    """The zeros to which guesses lead, and a tracer by the sizes of these."""
+    spread = state.amax(0) - state.amin(0)
+    size = torch.where(spread > 0, spread / 2, 1.0)
+    found, ok = zeros_from(system, state, value, size)
+    if not bool(ok.any()):
+        raise InputError(
+            "no critical point was found from these starts: give others, or other values"
+        )
+    found, value = found[ok], value[ok]
+    low, high = found.quantile(found.new_tensor([0.1, 0.9]), dim=0)  # some are far out
+    spread = torch.where(high - low > 1e-3 * (found.amax(0) - found.amin(0)), high - low,
+                         found.amax(0) - found.amin(0))  # fmt: skip
+    size = torch.where(spread > 1e-6 * size, spread / 2, size)
+    return Tracer(system, size), found, value
+
+
+def _of_this_period(system: System, state: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Of the zeros those that are of no shorter period."""
+    if system.step is None or system.step.period == 1:
+        return state, value
+    half = system.repeated(1)
+    assert half.step is not None
+    half.step = type(system.step)(**{**vars(system.step), "period": system.step.period // 2})
+    moves = half.field(state, value).norm(dim=1) > 1e-6 * (1 + state.norm(dim=1))
+    return state[moves], value[moves]
+
+
+def _one_period(
+    tracer: Tracer, values: Tensor, state: Tensor, value: Tensor, more: Tensor, at: Tensor
+) -> Diagram:
+    """The branches through zeros (n, size), and through further ones that come first."""
+    state, value, flat = _distinct(tracer, torch.cat([more, state]), torch.cat([at, value]))
+    few = (flat == 0) | torch.isin(value, values[_asked(values)])  # of continua
+    state, value, flat = state[few], value[few], flat[few]
+    left = torch.ones(len(state), dtype=torch.bool)
+    branches: list[Branch] = []
+    events: list[Event] = []
+    done: list[Event] = []
+    for _ in range(_ROUNDS):
+        seeds = _first_of_each(tracer, state, value, flat, left)
+        if not len(seeds) or len(branches) >= _MOST:
+            break
+        new = _different(tracer, values, tracer.trace(state[seeds], value[seeds]))
+        left[seeds] = False
+        branches += new
+        _claim(tracer, new, state, value, flat, left)
+        events = events_of(tracer, branches)
+        crosses = [x for x in events if x.kind in ("pitchfork", "transcritical")]
+        fresh = [x for x in crosses if not any(_alike(tracer, x, y) for y in done)]
+        done += fresh
+        crossing = [switched(tracer, event) for event in fresh]
+        if any(len(value) for _, value in crossing):
+            more, at, other = _distinct(
+                tracer, torch.cat([x for x, _ in crossing]), torch.cat([y for _, y in crossing])
+            )
+            free = torch.ones(len(more), dtype=torch.bool)
+            _claim(tracer, branches, more, at, other, free)
+            state, value = torch.cat([state, more]), torch.cat([value, at])
+            flat, left = torch.cat([flat, other]), torch.cat([left, free])
+    return Diagram(branches, events)
+
+
+def _alike(tracer: Tracer, one: Event, other: Event) -> bool:
+    """Whether two events are at one place."""
+    near = abs(one.value - other.value) <= 1e-6 * tracer.span
+    return near and float((one.state - other.state).abs().max()) <= 1e-4
+
+
+def _distinct(tracer: Tracer, state: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Zeros without repetitions, and the dimension of the continuum that each is on."""
+    if not len(state):
+        return state, value, torch.zeros(0, dtype=torch.long)
+    grid = torch.cat([(state / tracer.size / _SAME).round(), value.unsqueeze(1)], 1)
+    _, which = torch.unique(grid, dim=0, return_inverse=True)
+    first = torch.full((int(which.max()) + 1,), len(which))
+    first.scatter_reduce_(0, which, torch.arange(len(which)), "amin")
+    first = first.sort().values
+    state, value = state[first], value[first]
+    sizes = torch.linalg.svdvals(tracer.system.jacobian(state, value) * tracer.size)
+    part = sizes / sizes[:, :1]
+    flat = (part <= _FLAT).sum(1)
+    # places where all rates vanish, and where it is not clear how many do, begin no branch
+    sure = sizes[:, 0] > _VANISHES * sizes[:, 0].median()
+    sure &= ~((part > _FLAT) & (part < _UNCLEAR)).any(1)
+    return state[sure], value[sure], flat[sure]
+
+
+def _first_of_each(
+    tracer: Tracer, state: Tensor, value: Tensor, flat: Tensor, left: Tensor
+) -> Tensor:
+    """Zeros that are left at the value where most are, one of each continuum."""
+    if not bool(left.any()):
+        return left.nonzero()[:0, 0]
+    at = value[left].mode().values
+    rows = (left & (value == at)).nonzero()[:, 0]
+    alone, chosen = rows[flat[rows] == 0], []
+    rest = rows[flat[rows] > 0]
+    while len(rest):
+        chosen.append(int(rest[0]))
+        joined = _connected(tracer, state[rest], state[rest[:1]].expand(len(rest), -1), value[rest])
+        joined[0] = True
+        left[rest[joined]] = False
+        rest = rest[~joined]
+    return torch.cat([alone, torch.tensor(chosen, dtype=torch.long)])
+
+
+def _connected(tracer: Tracer, one: Tensor, other: Tensor, value: Tensor) -> Tensor:
+    """Whether points (n, size) of continua are joined by others of the same kind, bool (n,)."""
+    n = len(one)
+    part = torch.linspace(0, 1, _BETWEEN + 2, dtype=one.dtype)[:, None, None]
+    way = one + part * (other - one)
+    rows, values = way.reshape(-1, one.shape[1]), value.repeat(_BETWEEN + 2)
+    rows, ok = zeros_from(tracer.system, rows, values, tracer.size)
+    slope = tracer.system.jacobian(rows, values) * tracer.size
+    count = tracer.unstable(slope, tracer.continua(slope))[0].reshape(_BETWEEN + 2, n)
+    way = rows.reshape(_BETWEEN + 2, *one.shape) / tracer.size
+    gaps, length = way.diff(dim=0).norm(dim=2).amax(0), (way[-1] - way[0]).norm(dim=1)
+    same = (count == count[0]).all(0) & ok.reshape(_BETWEEN + 2, n).all(0)
+    return same & (gaps <= 0.5 * length + 1e-9)
+
+
+def _crossings(tracer: Tracer, branch: Branch, at: Tensor) -> tuple[Tensor, Tensor]:
+    """Where a branch has values (m,), exactly: states (·, size), and the number of the value."""
+    low, high = branch.value[:-1].unsqueeze(1), branch.value[1:].unsqueeze(1)
+    inside = (at >= torch.minimum(low, high) - 1e-12) & (at <= torch.maximum(low, high) + 1e-12)
+    step, which = inside.nonzero().unbind(1)
+    width = (high - low).squeeze(1)[step]
+    safe = torch.where(width.abs() > 1e-14, width, 1.0)
+    part = ((at[which] - branch.value[step]) / safe).clamp(0, 1).unsqueeze(1)
+    guess = branch.state[step] + part * (branch.state[step + 1] - branch.state[step])
+    state, ok = zeros_from(tracer.system, guess, at[which], tracer.size, steps=12)
+    ok &= ((state - guess) / tracer.size).norm(dim=1) < 0.1
+    return torch.where(ok.unsqueeze(1), state, guess), which
+
+
+def _claim(
+    tracer: Tracer, branches: list[Branch], state: Tensor, value: Tensor, flat: Tensor, left: Tensor
+) -> None:
+    """Take from what is left the zeros that lie on these branches."""
+    for branch in branches:
+        rows = (left & (flat == branch.flat)).nonzero()[:, 0]
+        at = value[rows].unique()
+        if not len(rows) or len(branch.value) < 2:
+            continue
+        there, which = _crossings(tracer, branch, at)
+        pairs = value[rows].unsqueeze(1) == at[which]
+        mine, place = pairs.nonzero().unbind(1)
+        one, other = state[rows[mine]], there[place]
+        on = ((one - other) / tracer.size).abs().amax(1) < 10 * _SAME
+        if branch.flat:
+            on |= _connected(tracer, one, other, at[which[place]])
+        left[rows[mine[on]]] = False
+
+
+def _different(tracer: Tracer, values: Tensor, branches: list[Branch]) -> list[Branch]:
+    """The branches without those that another one passes through at its middle point."""
+    kept: list[Branch] = []
+    for branch in sorted(branches, key=lambda branch: -len(branch.value)):
+        i = len(branch.value) // 2
+        state, value = branch.state[i : i + 1], branch.value[i : i + 1]
+        free = torch.ones(1, dtype=torch.bool)
+        _claim(tracer, kept, state, value, torch.tensor([branch.flat]), free)
+        if bool(free[0]):
+            kept.append(branch)
+    return kept

@@ -1,0 +1,285 @@
+"""How critical points, ends and their shares move with a parameter, as one record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+
+from flowsim.arrays import Numbers, to_tensor
+from flowsim.bifurcation.find import diagram
+from flowsim.bifurcation.system import STEP_NUMBERS, StepMap, System
+from flowsim.errors import InputError
+from flowsim.flow.orbits import find_limits
+from flowsim.interface import Model
+from flowsim.labels import BASINS
+from flowsim.landscape.ends import End, Ends
+from flowsim.records.attributes import described, provenance
+from flowsim.records.model_attributes import model_attributes
+from flowsim.running import quickly
+from flowsim.scan.follow import to_model
+from flowsim.scan.record import share_variables
+from flowsim.spec import ModelSpec
+from flowsim.training.descent import descend
+from flowsim.training.optimizer_choice import OptimizerChoice
+
+#: Starts, and the deviation of their normal draws, unless given.
+_STARTS, _SIGMA = 200, 1.5
+
+
+@dataclass
+class _Identities:
+    """Ends that keep their name from value to value."""
+
+    named: list[str] = field(default_factory=list)
+    ends: dict[str, End] = field(default_factory=dict)
+    alive: dict[str, End] = field(default_factory=dict)
+
+    def matched(self, found: list[End], leads: dict[str, int]) -> list[str]:
+        """The names of the ends at a value.
+
+        Args:
+            found: the ends.
+            leads: which of them has in its basin the former end of that name.
+        """
+        names: dict[int, str] = {}
+        pairs = []
+        for name, before in self.alive.items():
+            for i, end in enumerate(found):
+                if end.kind != before.kind:
+                    continue
+                if not bool(before.theta.isfinite().all()):
+                    if bool(((end.theta == before.theta) | end.theta.isfinite()).all()):
+                        pairs.append((0.0, name, i))
+                elif leads.get(name) == i + 1:
+                    pairs.append((float((end.theta - before.theta).norm()), name, i))
+        for _, name, i in sorted(pairs):
+            if i not in names and name not in names.values():
+                names[i] = name
+        for i, end in enumerate(found):
+            if i not in names:
+                count = sum(name.startswith(end.kind) for name in self.named) + 1
+                names[i] = f"{end.kind}_{count}"
+                self.named.append(names[i])
+                self.ends[names[i]] = replace(end, name=names[i])
+        self.alive = {names[i]: end for i, end in enumerate(found)}
+        return [names[i] for i in range(len(found))]
+
+
+@quickly
+def continuation(
+    spec: ModelSpec | str,
+    parameter: str,
+    values: Iterable[float],
+    starts: Numbers | None = None,
+    optimizer: OptimizerChoice | None = None,
+    seed: int = 0,
+    progress: Callable[[int], object] | None = None,
+) -> xr.Dataset:
+    """Branches of critical points over a parameter, and the share of every end beside them.
+
+    Zeros of the field F(θ; p) are searched at every value from the starts, the ends of their
+    trajectories, and what the model knows; each that lies on no known branch begins one, which is
+    followed by pseudo-arclength to both sides, around folds too. So disjoint branches are found.
+    With an optimizer F is the step map minus θ, whose zeros are fixed and periodic points.
+
+    A fold solves F = 0, F_θ v = 0 together; other events are zeros of a rate along the branch. An
+    end at one value is the end at the next whose basin holds it; of several the nearest one.
+
+    Args:
+        spec: the model, a ``ModelSpec`` or its name.
+        parameter: a numeric argument of the model; or with an optimizer learning_rate or
+            momentum.
+        values: increasing, at least two; branches fill the range between the first and the last.
+        starts: shape (n, k), whose ends have the shares; by default 200 normal draws of deviation
+            1.5, in the coordinates that the model draws.
+        optimizer: "gd" or "momentum" with its numbers, as ``OptimizerChoice.named`` gives it.
+        seed: of the draws.
+        progress: called with the number of values done; True shows a bar on stderr.
+
+    Returns:
+        Dataset with branch_value, branch_<c>, branch_unstable (directions in which a point is
+        left), branch_number and branch_period over branch points; event_kind (fold, pitchfork,
+        transcritical, hopf, flip, neimark-sacker), event_value and event_<c>; and over the
+        parameter and basin count, share, share_low, share_high (95 % Wilson) and end_<c>.
+
+    Raises:
+        InputError: a parameter that the model does not have or that is no real number, values
+            that do not increase, starts of a wrong shape, or no critical point at all.
+
+    >>> import flowsim
+    >>> class Well(flowsim.Model):
+    ...     coordinates = ("x",)
+    ...     def __init__(self, g=0.0):
+    ...         self.g = g
+    ...     def loss(self, theta):
+    ...         return (theta[..., 0] ** 2 - 1) ** 2 / 4 + self.g * theta[..., 0]
+    ...
+    >>> record = flowsim.bifurcation.continuation(flowsim.ModelSpec(Well), "g", [-0.5, 0.0, 0.5])
+    >>> record.event_kind.values.tolist(), record.event_value.values.round(6)
+    (['fold', 'fold'], array([-0.3849,  0.3849]))
+    """
+    spec = spec if isinstance(spec, ModelSpec) else ModelSpec(spec)
+    step = _step_of(optimizer, parameter)
+    values = _values_of(spec, parameter, values, step)
+    system = System(spec, parameter, float(values[0]), float(values[-1]), step)
+    first = system.model(float(values[0]))
+    drawn = starts is None
+    theta = _drawn(first, seed) if starts is None else to_tensor(starts, "starts")
+    k = len(first.coordinates)
+    if theta.ndim != 2 or theta.shape[1] != k:
+        raise InputError(f"starts need shape (n, {k}) = ({', '.join(first.coordinates)})")
+    identities, counts, places, limits = _Identities(), [], [], []
+    for value in values.tolist():
+        names, codes, ends, reached = _ends_at(system, value, theta, optimizer, identities)
+        counts.append({n: int((codes == i).sum()) for i, n in enumerate(["unresolved", *names])})
+        places.append({name: end.theta for name, end in zip(names, ends, strict=True)})
+        limits.append(reached)
+        if progress is not None:
+            progress(1)
+    found = diagram(system, torch.as_tensor(values).double(), theta, limits)
+    named = first.levels() is not None
+    basins = list(BASINS) if named else ["unresolved", *identities.named]
+    record = _branches(found, system)
+    total = np.array([[row.get(name, 0) for name in basins] for row in counts])
+    shares = share_variables(total, (parameter, "start"), drawn=True)
+    record = record.assign_coords({parameter: values, "basin": basins}).assign(shares)
+    if not named:
+        for i, name in enumerate(first.coordinates):
+            column = [[float(row[b][i]) if b in row else np.nan for b in basins] for row in places]
+            record[f"end_{name}"] = ((parameter, "basin"), np.array(column))
+    shown = Ends(first)
+    shown.found = list(identities.ends.values())
+    record.attrs = provenance({
+        "kind": "continuation",
+        "parameter": parameter,
+        **model_attributes(first, [] if system.of_step else [parameter], system.model(values[-1])),
+        **shown.attributes(),
+        **({"starts": f"normal draws, sigma {_SIGMA}", "seed": seed} if drawn else {}),
+        **(optimizer.on(first).attributes() if optimizer is not None else {}),
+    })  # fmt: skip
+    return described(record, first.long_names)
+
+
+def _step_of(optimizer: OptimizerChoice | None, parameter: str) -> StepMap | None:
+    """The step map of an optimizer; None for the flow."""
+    if optimizer is None:
+        if parameter in STEP_NUMBERS:
+            raise InputError(f"{parameter} is of an optimizer: choose gd or momentum")
+        return None
+    if optimizer.name not in ("gd", "momentum"):
+        raise InputError(
+            f"the step map of {optimizer.name} is not continued: choose gd or momentum"
+        )
+    if parameter == "weight_decay":
+        raise InputError("gd has no weight decay here: make it an argument of the loss")
+    recipe = optimizer.recipe
+    assert recipe.learning_rate is not None
+    return StepMap(recipe.learning_rate, recipe.momentum)
+
+
+def _values_of(
+    spec: ModelSpec, parameter: str, values: Iterable[float], step: StepMap | None
+) -> np.ndarray:
+    """The values as floats; InputError for what ``continuation`` does not take."""
+    if step is not None and parameter in STEP_NUMBERS:
+        found = np.asarray(list(values), dtype=float)
+        if len(found) < 2 or not (np.diff(found) > 0).all() or found[0] < 0:
+            raise InputError(f"values of {parameter} must be at least two, and increase from 0")
+        return found
+    given = spec.values(parameter, values)
+    if isinstance(spec.parameters[parameter].default, int) and spec.parameters[parameter].required:
+        raise InputError(f"{parameter} takes whole numbers: there are no branches between them")
+    if len(given) < 2:
+        raise InputError(f"branches over {parameter} need at least two values")
+    return np.asarray(given, dtype=float)
+
+
+def _drawn(model: Model, seed: int) -> Tensor:
+    """Normal starts, in the coordinates that the model's plane draws."""
+    generator = torch.Generator().manual_seed(seed)
+    own = len(model.coordinates) == 1
+    names = model.coordinates if own else model.plane.drawn
+    rows = torch.randn(_STARTS, len(names), dtype=torch.float64, generator=generator) * _SIGMA
+    return rows if own else to_model(model, names, rows)
+
+
+def _ends_at(
+    system: System, value: float, starts: Tensor, optimizer: OptimizerChoice | None,
+    identities: _Identities,
+) -> tuple[list[str], Tensor, list[End], Tensor]:  # fmt: skip
+    """At a value: names of the ends, their codes of the starts, the ends, and limits reached."""
+    model = system.model(value)
+    before = {n: end.theta for n, end in identities.alive.items() if end.theta.isfinite().all()}
+    rows = torch.cat([starts, *(theta[None] for theta in before.values())])
+    if optimizer is None:
+        limits: Any = find_limits(model, rows)
+    else:
+        recipe = optimizer.recipe
+        if system.of_step:
+            recipe = replace(recipe, **{system.parameter: value})  # type: ignore[arg-type]
+        limits = descend(model, rows, replace(optimizer, recipe=recipe))
+    ends = Ends(model)
+    codes = ends.codes(limits.label, limits.theta, limits.loss)
+    if ends.named:
+        return list(BASINS[1:]), codes[: len(starts)], [], limits.theta[:64]
+    leads = dict(zip(before, codes[len(starts) :].tolist(), strict=True))
+    names = identities.matched(ends.found, leads)
+    reached = torch.stack([end.theta for end in ends.found]) if ends.found else starts[:0]
+    return names, codes[: len(starts)], ends.found, reached
+
+
+def _branches(found: Any, system: System) -> xr.Dataset:
+    """The branches and events as variables of a record."""
+    k = len(system.coordinates)
+    empty = torch.zeros(0, k).double()
+    points = torch.cat([empty, *(branch.state[:, :k] for branch in found.branches)]).numpy()
+    sizes = [len(branch.value) for branch in found.branches]
+    columns: dict[str, Any] = {
+        "branch_number": np.repeat(np.arange(len(sizes)), sizes),
+        "branch_period": np.repeat([branch.period for branch in found.branches], sizes),
+        "branch_value": np.concatenate([np.zeros(0), *(b.value.numpy() for b in found.branches)]),
+        "branch_unstable": np.concatenate(
+            [np.zeros(0, int), *(branch.unstable.numpy() for branch in found.branches)]
+        ),
+    }
+    columns |= {f"branch_{name}": points[:, i] for i, name in enumerate(system.coordinates)}
+    events: dict[str, Any] = {
+        "event_kind": np.array([event.kind for event in found.events], dtype=str),
+        "event_value": np.array([event.value for event in found.events]),
+        "event_branch": np.array([event.branch for event in found.events], dtype=int),
+    }
+    for i, name in enumerate(system.coordinates):
+        events[f"event_{name}"] = np.array([float(event.state[i]) for event in found.events])
+    return xr.Dataset({
+        **{name: ("branch_point", column) for name, column in columns.items()},
+        **{name: ("event", column) for name, column in events.items()},
+    })  # fmt: skip
+
+
+def continuation_summary(record: xr.Dataset) -> dict[str, Any]:
+    """What ``summarize`` says of a continuation: events by kind, and shares at the ends."""
+    parameter = str(record.attrs["parameter"])
+    values = record[parameter].to_numpy()
+    names = [str(name) for name in record["basin"].to_numpy()]
+    share = record["share"].to_numpy()
+    return {
+        "model": record.attrs["model"],
+        "parameter": parameter,
+        "from": float(values[0]),
+        "to": float(values[-1]),
+        "branches": int(record["branch_number"].max(initial=-1)) + 1
+        if record.sizes["branch_point"] else 0,
+        "events": [
+            {"kind": str(kind), parameter: float(value)}
+            for kind, value in zip(record["event_kind"].to_numpy(),
+                                   record["event_value"].to_numpy(), strict=True)
+        ],
+        "share": {name: {"first": float(share[0, i]), "last": float(share[-1, i])}
+                  for i, name in enumerate(names) if share[:, i].any()},
+    }  # fmt: skip

@@ -1,0 +1,189 @@
+"""A vector field or a step map that depends on one parameter, whose zeros are continued."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flowsim.errors import InputError
+from flowsim.interface import Model
+from flowsim.spec import ModelSpec
+
+#: Numbers of an optimizer's step that can be the parameter.
+STEP_NUMBERS = ("learning_rate", "momentum", "weight_decay")
+#: Half the width of a difference quotient, in parts of the range, and of coordinates.
+_SMALL = 6e-6
+
+
+@dataclass(frozen=True)
+class StepMap:
+    """The map of one step of gradient descent with momentum: u ← βu − F(θ) + λθ, θ ← θ − ηu.
+
+    F is the field −G⁻¹∇L of a model. Without momentum the map acts on θ alone.
+
+    Attributes:
+        learning_rate, momentum, weight_decay: η, β and λ.
+        period: how many steps are one application; fixed points of 2, 4, … are periodic points.
+        has_memory: whether the velocity u is part of the state.
+    """
+
+    learning_rate: float = 0.1
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    period: int = 1
+    has_memory: bool = False
+
+
+class System:
+    """F(θ; p), (n, k), whose zeros are critical points, or fixed points of a step map.
+
+    Rows have parameters of their own. Where a model keeps the argument as an attribute and
+    computes with a tensor in its place as with numbers, all rows are computed together; else
+    the model is built for every value.
+
+    Args:
+        spec: the model.
+        parameter: a numeric argument of it, or one of ``STEP_NUMBERS`` of the step map.
+        low, high: the range of the parameter, at least that of a difference quotient.
+        step: the step map, whose F is G(z) − z; None for the flow.
+    """
+
+    def __init__(
+        self, spec: ModelSpec, parameter: str, low: float, high: float, step: StepMap | None = None
+    ) -> None:
+        self.spec, self.parameter, self.low, self.high = spec, parameter, low, high
+        self.of_step = step is not None and parameter in STEP_NUMBERS
+        self.step = step
+        model = spec.build() if self.of_step else self.model(low)
+        self.coordinates = model.coordinates
+        if step is not None and (step.momentum or parameter == "momentum"):
+            self.step = replace(step, has_memory=True)
+        self.together = None if self.of_step else self._together(model)
+        self._fixed = model if self.of_step else None
+
+    def model(self, value: float) -> Model:
+        """The model with that value of the parameter."""
+        if self.of_step:
+            return self.spec.build()
+        kind = int if isinstance(self.spec.parameters[self.parameter].default, int) else float
+        return self.spec.replace(**{self.parameter: kind(value)}).build()
+
+    def repeated(self, times: int) -> System:
+        """The system whose zeros are the periodic points of so many applications."""
+        other = copy(self)
+        assert self.step is not None
+        other.step = replace(self.step, period=self.step.period * times)
+        return other
+
+    @property
+    def size(self) -> int:
+        """Numbers of a state: the coordinates, and as many velocities with momentum."""
+        return len(self.coordinates) * (1 + bool(self.step and self.step.has_memory))
+
+    def lift(self, theta: Tensor) -> Tensor:
+        """States (n, size) of coordinates (n, k): at rest."""
+        return torch.nn.functional.pad(theta, (0, self.size - theta.shape[1]))
+
+    def _together(self, model: Model) -> Model | None:
+        """A copy of the model that takes a tensor of values, if it computes as others do."""
+        name = self.parameter
+        if not self.spec.is_own or not isinstance(getattr(model, name, None), (int, float)):
+            return None
+        probe = torch.linspace(-1.3, 1.7, 3 * len(model.coordinates), dtype=torch.float64)
+        probe = probe.reshape(3, -1)
+        values = torch.tensor([self.low, (self.low + self.high) / 2, self.high]).double()
+        trial = copy(model)
+        try:
+            setattr(trial, name, values)
+            found = trial.field(probe), trial.jacobian(probe)
+            for i, value in enumerate(values.tolist()):
+                alone = self.model(value)
+                right = alone.field(probe[i : i + 1]), alone.jacobian(probe[i : i + 1])
+                for one, other in zip(found, right, strict=True):
+                    torch.testing.assert_close(one[i : i + 1], other, rtol=1e-12, atol=1e-12)
+        except (AssertionError, AttributeError, RuntimeError, TypeError, ValueError, InputError):
+            return None
+        return trial
+
+    def _each(self, method: str, theta: Tensor, value: Tensor) -> Tensor:
+        """A method of the model at rows with their own values, detached."""
+        if not len(theta):
+            shape = {"loss": (), "jacobian": (theta.shape[1],) * 2}.get(method, theta.shape[1:])
+            return theta.new_zeros(0, *shape)
+        if self._fixed is not None:
+            found = getattr(self._fixed, method)(theta)
+        elif self.together is not None:
+            setattr(self.together, self.parameter, value)
+            found = getattr(self.together, method)(theta)
+        else:
+            values, which = value.unique(return_inverse=True)
+            parts = [(which == i).nonzero()[:, 0] for i in range(len(values))]
+            found = torch.cat([
+                getattr(self.model(v), method)(theta[rows])
+                for v, rows in zip(values.tolist(), parts, strict=True)
+            ])[torch.cat(parts).argsort()]  # fmt: skip
+        return found.detach()
+
+    def loss(self, state: Tensor, value: Tensor) -> Tensor:
+        """The model's loss at states (n, size), (n,)."""
+        return self._each("loss", state[:, : len(self.coordinates)], value)
+
+    def field(self, state: Tensor, value: Tensor) -> Tensor:
+        """F, (n, size)."""
+        if self.step is None:
+            return self._each("field", state, value)
+        return self._iterate(state, value, slope=False)[0] - state
+
+    def jacobian(self, state: Tensor, value: Tensor) -> Tensor:
+        """∂F/∂θ, (n, size, size)."""
+        if self.step is None:
+            return self._each("jacobian", state, value)
+        found = self._iterate(state, value, slope=True)[1]
+        return found - torch.eye(self.size, dtype=state.dtype)
+
+    def along(self, state: Tensor, value: Tensor) -> Tensor:
+        """∂F/∂p by a central difference, (n, size)."""
+        part = _SMALL * (self.high - self.low)
+        up, down = (value + part).clamp(max=self.high), (value - part).clamp(min=self.low)
+        both = self.field(state.repeat(2, 1), torch.cat([up, down]))
+        return (both[: len(state)] - both[len(state) :]) / (up - down).unsqueeze(1)
+
+    def _iterate(self, state: Tensor, value: Tensor, slope: bool) -> tuple[Tensor, Any]:
+        """States after ``period`` steps, and the derivative by the first state."""
+        assert self.step is not None
+        k, step = len(self.coordinates), self.step
+        numbers = {name: torch.full_like(value, getattr(step, name)) for name in STEP_NUMBERS}
+        if self.of_step:
+            numbers[self.parameter] = value
+        eta, beta, decay = (numbers[name].unsqueeze(1) for name in STEP_NUMBERS)
+        theta, velocity = state[:, :k], state[:, k:] if step.has_memory else 0 * state[:, :k]
+        unit = torch.eye(k, dtype=state.dtype)
+        total = torch.eye(self.size, dtype=state.dtype).expand(len(state), -1, -1)
+        for _ in range(step.period):
+            if slope:
+                inner = decay.unsqueeze(2) * unit - self._each("jacobian", theta, value)
+                one = unit - eta.unsqueeze(2) * inner
+                if step.has_memory:
+                    kept = beta.unsqueeze(2) * unit
+                    above = torch.cat([one, -eta.unsqueeze(2) * kept], 2)
+                    one = torch.cat([above, torch.cat([inner, kept.expand_as(inner)], 2)], 1)
+                total = one @ total
+            velocity = beta * velocity - self._each("field", theta, value) + decay * theta
+            theta = theta - eta * velocity
+        return torch.cat([theta, velocity], 1) if step.has_memory else theta, total
+
+    def rates(self, slopes: Tensor) -> Tensor:
+        """What decides stability, (n, m), largest first: Re λ of the flow, |multiplier| − 1."""
+        found = torch.linalg.eigvals(slopes)
+        sizes = found.real if self.step is None else (1 + found).abs() - 1
+        return sizes.sort(1, descending=True).values
+
+    def critical_value(self, slope: Tensor) -> complex:
+        """The eigenvalue of ∂F/∂θ (k, k) that is nearest to changing the stability."""
+        found = torch.linalg.eigvals(slope)
+        sizes = found.real if self.step is None else (1 + found).abs() - 1
+        return complex(found[sizes.abs().argmin()])

@@ -1,0 +1,69 @@
+"""The command ``continue``: critical points, ends and shares over a parameter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from flowsim.cli import options
+from flowsim.cli.groups import ModelFigure
+from flowsim.cli.options import WORK, Named, option, settings
+from flowsim.cli.output import progress, redraw, report, write_figure
+from flowsim.errors import InputError
+
+
+@dataclass(frozen=True)
+class Continue(ModelFigure):
+    """The options of ``continue``."""
+
+    over: Annotated[
+        Named | None,
+        option(WORK, "NAME=LOW:HIGH:COUNT", "The parameter: a numeric argument of the model, or "
+               "learning_rate or momentum of --optimizer.", parser=settings),
+    ] = None  # fmt: skip
+    points: options.PointsFile = None
+    seed: options.Seed = 0
+
+
+def continue_(given: Continue) -> None:
+    """Follow critical points over a parameter, and the share of every end beside them.
+
+    Branches go on around folds; folds, pitchforks, transcritical points and flips are named with
+    their place. Critical points are searched at every value, so branches that touch no other are
+    found. Shares are of the starts of --points, or of 200 normal draws of deviation 1.5. With
+    --optimizer the branches are fixed and periodic points of its steps.
+
+    \b
+    Examples:
+      flowsim continue --model mine.py:DoubleWell --over g=-0.6:0.6:25
+      flowsim continue --p 0.5 --q 0.3 --over q=0.2:0.8:13
+      flowsim continue --model mine.py:DoubleWell --optimizer gd --over learning_rate=0.1:1.3:25
+    """
+    if given.source is not None:
+        redraw(given.source, given, wanted="continuation")
+        return
+    if given.over is None or not isinstance(given.over.value, options.Numbers):
+        raise InputError("--over NAME=LOW:HIGH:COUNT is needed: the parameter and its values")
+    import torch
+
+    from flowsim.bifurcation.record import continuation
+    from flowsim.scan.follow import starting_coordinates, to_model
+    from flowsim.scan.starts import Points
+
+    torch.set_num_threads(1)  # a second thread only slows arrays of this size down
+    name, values = given.over
+    spec = given.spec()
+    if given.fixed():
+        raise InputError("--fix has no use here: critical points are of all coordinates")
+    figure, stored = given.files_of("continuation", name)
+    model, starts = spec.build(), None
+    if given.points is not None:
+        read = Points.read(given.points, starting_coordinates(model, model.plane.drawn))
+        starts = to_model(model, read.names, read.block(0, read.shape[0]))
+    with progress(len(values), "values", given.quiet) as meter:
+        record = continuation(
+            spec, name, list(values), starts, given.choice_of_optimizer(given.model, given.seed),
+            given.seed, meter.advance,
+        )  # fmt: skip
+    summary = write_figure(record, figure, stored, **given.look())
+    report(summary, {"figure": figure, "record": stored}, given)

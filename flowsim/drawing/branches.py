@@ -1,0 +1,164 @@
+"""Branches of critical points over a parameter, above the shares of the ends."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from flowsim.drawing.style import (
+    INK,
+    LINE,
+    MARKER,
+    SOFT,
+    Canvas,
+    Look,
+    basin_names,
+    name_of,
+    plain,
+    subtitle_of,
+    symbol,
+    title_of,
+)
+from flowsim.errors import InputError
+from flowsim.records.attributes import most_frequent
+
+#: Marker of every kind of event.
+_EVENTS = {
+    "fold": "o", "pitchfork": "D", "transcritical": "X", "flip": "P", "hopf": "*",
+    "neimark-sacker": "*",
+}  # fmt: skip
+#: Events of one kind that are named by their values in the legend.
+_NAMED = 3
+
+
+def draw_continuation(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
+    """One record of ``continuation``: branches, and below them the share of every end.
+
+    Stable branches are solid, the others dashed; events have markers. Where there are several
+    coordinates, the first is drawn in which the branches differ. On given axes only branches are
+    drawn.
+
+    Args:
+        record: from ``continuation`` or read back from its file.
+        ax: axes to draw on; by default those of a new figure.
+        look: width, title and legend, as of ``draw``, which says what is returned.
+    """
+    canvas = Canvas(ax, 7.0, 6.0, look)
+    parameter = str(record.attrs["parameter"])
+    if ax is not None:
+        handles = _draw_branches(record, ax, parameter)
+        ax.set_xlabel(_words(parameter))
+        return canvas.finish([], handles)
+    rows = 3 if "edge_distance" in record else 2
+    parts = [3.0, *[1.6] * (rows - 1)]
+    above, *below = canvas.figure.subplots(rows, 1, sharex=True, height_ratios=parts)
+    handles = _draw_branches(record, above, parameter)
+    handles += _draw_shares(record, below[0], above, parameter)
+    if rows == 3:
+        _draw_distances(record, below[1], parameter)
+    below[-1].set_xlabel(_words(parameter))
+    values = record[parameter].to_numpy()
+    below[-1].set_xlim(values[0], values[-1])
+    lines = [f"{title_of(record)}: critical points and basins over {_words(parameter)}"]
+    return canvas.finish([*lines, *subtitle_of(record)], handles)
+
+
+def _words(parameter: str) -> str:
+    """What an axis calls a parameter."""
+    return symbol(parameter) if len(parameter) == 1 else parameter.replace("_", " ")
+
+
+def _draw_branches(record: xr.Dataset, ax: Axes, parameter: str) -> list[Any]:
+    """The branches and their events."""
+    name = _drawn(record)
+    place, value = record[f"branch_{name}"].to_numpy(), record["branch_value"].to_numpy()
+    number = record["branch_number"].to_numpy()
+    unstable = record["branch_unstable"].to_numpy() > 0
+    step_map = "optimizer" in record.attrs
+    for i in np.unique(number):
+        x, y, open_ = (column[number == i] for column in (value, place, unstable))
+        for stable, style in ((True, "solid"), (False, "dashed")):
+            edge = open_ != stable
+            # a piece reaches as far as the point where its stability changes
+            shown = edge | np.append(edge[1:], False) if not stable else edge
+            ax.plot(x, np.where(shown, y, np.nan), color=LINE if stable else SOFT, linestyle=style,
+                    linewidth=1.5 if stable else 1.0)  # fmt: skip
+    handles = [
+        Line2D([], [], color=LINE, linewidth=1.5,
+               label="stable fixed or periodic points" if step_map else "minima"
+               if _gradient(record) else "stable equilibria"),
+        Line2D([], [], color=SOFT, linestyle="dashed", linewidth=1.0,
+               label="unstable fixed or periodic points" if step_map else "saddles and maxima"
+               if _gradient(record) else "unstable equilibria"),
+    ]  # fmt: skip
+    kinds = record["event_kind"].to_numpy()
+    for kind in dict.fromkeys(map(str, kinds)):
+        at = record["event_value"].to_numpy()[kinds == kind]
+        where = record[f"event_{name}"].to_numpy()[kinds == kind]
+        ax.plot(at, where, _EVENTS[kind], color=INK["saddle"], markersize=5.5,
+                markeredgecolor="white", markeredgewidth=0.6, zorder=4)  # fmt: skip
+        several = np.unique(at.round(6))
+        texts = [f"{x:.6g}".replace("-", "−") for x in several[:_NAMED]]
+        more = f" and {len(several) - _NAMED} more" if len(several) > _NAMED else ""
+        label = f"{kind.capitalize()} at {_words(parameter)} = {', '.join(texts)}{more}"
+        handles.append(Line2D([], [], color=INK["saddle"], marker=_EVENTS[kind], linestyle="none",
+                              markersize=5.5, label=label))  # fmt: skip
+    ax.set_ylabel(name_of(record, name))
+    return handles
+
+
+def _drawn(record: xr.Dataset) -> str:
+    """The first coordinate in which branches differ."""
+    own = {"number", "period", "value", "unstable"}
+    names = [str(name).removeprefix("branch_") for name in record if str(name)[:7] == "branch_"]
+    coordinates = [name for name in names if name not in own]
+    if not record.sizes["branch_point"]:
+        raise InputError("the record has no branches")
+    spread = {name: float(np.ptp(record[f"branch_{name}"].to_numpy())) for name in coordinates}
+    return next((name for name in coordinates if spread[name] > 1e-6), coordinates[0])
+
+
+def _gradient(record: xr.Dataset) -> bool:
+    return "hopf" not in record["event_kind"].to_numpy()
+
+
+def _draw_shares(record: xr.Dataset, ax: Axes, above: Axes, parameter: str) -> list[Any]:
+    """The share of every end, with its interval; and dots on its branch."""
+    words, value = basin_names(record), record[parameter].to_numpy()
+    names = [str(name) for name in record["basin"].to_numpy()]
+    total = {name: float(record["share"].sel(basin=name).sum()) for name in names}
+    named, others = most_frequent(total)
+    handles = []
+    for name in named:
+        share = record["share"].sel(basin=name).to_numpy()
+        if "share_low" in record:
+            low, high = (record[f"share_{side}"].sel(basin=name) for side in ("low", "high"))
+            ax.fill_between(value, low, high, color=INK[name], alpha=0.18, linewidth=0)
+        every = max(1, len(value) // 10)
+        (line,) = ax.plot(value, share, color=INK[name], marker=MARKER[name], markersize=3.5,
+                          markevery=every, linewidth=1.2,
+                          label=plain(words[name]).partition(" (loss")[0])  # fmt: skip
+        handles.append(line)
+        if f"end_{_drawn(record)}" in record:
+            place = record[f"end_{_drawn(record)}"].sel(basin=name).to_numpy()
+            above.plot(value, place, MARKER[name], color=INK[name], markersize=3.5,
+                       markevery=every)  # fmt: skip
+    if others:
+        rest = record["share"].sel(basin=others).sum("basin").to_numpy()
+        handles += ax.plot(value, rest, ":", color=SOFT, label=f"{len(others)} more ends")
+    ax.set(ylim=(-0.04, 1.04))
+    ax.set_ylabel("share of starts")
+    return handles
+
+
+def _draw_distances(record: xr.Dataset, ax: Axes, parameter: str) -> None:
+    """How far every end is from the nearest start with another end."""
+    for name in map(str, record["basin"].to_numpy()):
+        ax.plot(record[parameter].to_numpy(), record["edge_distance"].sel(basin=name),
+                color=INK[name], marker=MARKER[name], markersize=3.5, linewidth=1.2)  # fmt: skip
+    ax.set_ylim(bottom=0)
+    ax.set_ylabel("distance to\nthe edge")

@@ -1,0 +1,229 @@
+"""Branches and their events at the values that are known."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import flowsim
+from flowsim.bifurcation.branches import Tracer, zeros_from
+from flowsim.bifurcation.events import events_of, switched
+from flowsim.bifurcation.find import diagram
+from flowsim.bifurcation.system import StepMap, System
+from flowsim.errors import InputError
+from flowsim.spec import ModelSpec
+
+
+class Well(flowsim.Model):
+    coordinates = ("x",)
+
+    def __init__(self, g: float = 0.0):
+        self.g = g
+
+    def loss(self, theta):
+        return (theta[..., 0] ** 2 - 1) ** 2 / 4 + self.g * theta[..., 0]
+
+
+class Cubic(flowsim.Model):
+    """u′ = u − u³/3 + p, the first case of MatCont's and JaxCont's validation."""
+
+    coordinates = ("u",)
+
+    def __init__(self, p: float = 0.0):
+        self.p = p
+
+    def loss(self, theta):
+        u = theta[..., 0]
+        return u**4 / 12 - u**2 / 2 - self.p * u
+
+
+class Deep(flowsim.Model):
+    """A deep linear network with one unit a layer and weight decay."""
+
+    coordinates = ("a", "b", "c")
+
+    def __init__(self, decay: float = 0.1):
+        self.decay = decay
+
+    def loss(self, theta):
+        return (1 - theta.prod(-1)) ** 2 / 2 + self.decay * (theta**2).sum(-1) / 2
+
+
+class DeepTwo(Deep):
+    coordinates = ("a", "b")
+
+
+class DeepFour(Deep):
+    coordinates = ("a", "b", "c", "d")
+
+
+class Exchange(flowsim.Model):
+    coordinates = ("x", "y")
+
+    def __init__(self, r: float = 0.0):
+        self.r = r
+
+    def field(self, theta):
+        x, y = theta.unbind(-1)
+        return torch.stack([self.r * x - x**2, -y], -1)
+
+    def loss(self, theta):
+        return 0 * theta[..., 0]
+
+
+class Turning(flowsim.Model):
+    """The normal form of Hopf's bifurcation, at m = 0."""
+
+    coordinates = ("x", "y")
+
+    def __init__(self, m: float = 0.0):
+        self.m = m
+
+    def field(self, theta):
+        x, y = theta.unbind(-1)
+        grows = self.m - x**2 - y**2
+        return torch.stack([grows * x - y, grows * y + x], -1)
+
+    def loss(self, theta):
+        return 0 * theta[..., 0]
+
+
+class Islands(flowsim.Model):
+    """A branch x = 0, and a closed one that touches nothing: (x − 2)² + p² = ¼."""
+
+    coordinates = ("x",)
+
+    def __init__(self, p: float = 0.0):
+        self.p = p
+
+    def field(self, theta):
+        return -theta * ((theta - 2) ** 2 + self.p**2 - 0.25)
+
+    def loss(self, theta):
+        return 0 * theta[..., 0]
+
+
+def found(kind, parameter, low, high, count=5, starts=16, step=None):
+    system = System(ModelSpec(kind), parameter, low, high, step)
+    generator = torch.Generator().manual_seed(0)
+    shape = (starts, len(system.coordinates))
+    drawn = 1.5 * torch.randn(shape, dtype=torch.float64, generator=generator)
+    values = torch.linspace(low, high, count).double()
+    return diagram(system, values, drawn, [drawn[:0]] * count)
+
+
+def places(diagram, kind):
+    return sorted({round(event.value, 9) for event in diagram.events if event.kind == kind})
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameter", "low", "high", "event", "known"),
+    [
+        (Well, "g", -1.0, 1.0, "fold", [-2 / 27**0.5, 2 / 27**0.5]),
+        (Cubic, "p", -1.0, 1.0, "fold", [-2 / 3, 2 / 3]),
+        (Deep, "decay", 0.1, 1.0, "fold", [0.4724703937]),
+        (DeepFour, "decay", 0.1, 1.0, "fold", [0.3849001795]),
+        (DeepTwo, "decay", 0.1, 1.5, "pitchfork", [1.0]),
+        (Exchange, "r", -1.0, 1.3, "transcritical", [0.0]),
+        (Turning, "m", -1.0, 1.3, "hopf", [0.0]),
+        (Islands, "p", -1.0, 1.3, "fold", [-0.5, 0.5]),
+    ],
+    ids=lambda x: getattr(x, "__name__", None),
+)  # fmt: skip
+def test_events_lie_where_they_are_known_to(kind, parameter, low, high, event, known):
+    there = found(kind, parameter, low, high)
+    assert places(there, event) == pytest.approx(known, abs=1e-8)
+    assert {x.kind for x in there.events} == {event}
+
+
+def test_a_branch_goes_around_its_folds_and_is_one():
+    there = found(Well, "g", -1.0, 1.0)
+    (branch,) = there.branches
+    changes = branch.unstable.diff().abs()
+    assert changes.tolist().count(1) == int(changes.sum()) == 2
+    x = branch.state[:, 0]
+    assert bool((x.diff() * x.diff()[0] > 0).all())  # no jump back
+
+
+def test_a_closed_branch_that_touches_no_other_is_found():
+    there = found(Islands, "p", -1.0, 1.3, count=11)
+    assert sorted(branch.closed for branch in there.branches) == [False, True]
+
+
+def test_branches_cross_at_a_pitchfork_without_a_jump():
+    """Both branches go straight on; none turns into the other's."""
+    there = found(DeepTwo, "decay", 0.1, 1.5)
+    zero = [b for b in there.branches if float(b.state.abs().max()) < 1e-6]
+    assert len(zero) == 1
+    assert set(zero[0].unstable.tolist()) == {0, 1}
+    assert all(int(b.unstable.max()) == 0 for b in there.branches if b is not zero[0])
+
+
+def test_steps_of_gradient_descent_flip_where_they_are_known_to():
+    """x ← x − μx(x² − 1): period 2 from μ = 1, period 4 from √5 − 1."""
+    system = System(ModelSpec(Well), "learning_rate", 0.1, 1.4, StepMap())
+    one = Tracer(system, torch.ones(1).double())
+    branches = one.trace(torch.ones(1, 1).double(), torch.tensor([0.5]).double())
+    (flip,) = events_of(one, branches)
+    assert (flip.kind, flip.value) == ("flip", pytest.approx(1.0, abs=1e-8))
+    two = Tracer(system.repeated(2), torch.ones(1).double())
+    state, value = switched(two, flip)
+    (again,) = {round(e.value, 8) for e in events_of(two, two.trace(state[:1], value[:1]))
+                if e.kind == "flip"}  # fmt: skip
+    assert again == pytest.approx(math.sqrt(5) - 1, abs=1e-8)
+
+
+def test_momentum_flips_at_its_threshold():
+    """Heavy ball on a curvature h: η = 2(1 + β)/h, here h = 2 and β = 0.5."""
+    system = System(ModelSpec(Well), "learning_rate", 0.5, 2.0, StepMap(momentum=0.5))
+    tracer = Tracer(system, torch.ones(2).double())
+    start, at = torch.tensor([[1.1, 0.0]]).double(), torch.tensor([1.0]).double()
+    zero, ok = zeros_from(system, start, at, torch.ones(2).double())
+    assert bool(ok)
+    (flip,) = events_of(tracer, tracer.trace(zero, at))
+    assert (flip.kind, flip.value) == ("flip", pytest.approx(1.5, abs=1e-8))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "parameter", "born"),
+    [("canonical", {"p": 0.5, "q": 0.3}, "q", 0.5),
+     ("states", {"states": 3, "p": 0.5}, "p", 2 / 3)],
+)  # fmt: skip
+def test_the_trap_is_born_where_theory_says(name, arguments, parameter, born):
+    """On the line e = 0, a continuum, at p + q = 1 and at p = (S − 1)/S."""
+    system = System(ModelSpec(name, arguments), parameter, 0.45, 0.75)
+    tracer = Tracer(system, torch.ones(2).double())
+    start = torch.tensor([[0.0, 1.0], [0.0, -1.0]]).double()
+    branches = tracer.trace(start, torch.full((2,), 0.6).double())
+    assert [branch.flat for branch in branches] == [1, 1]
+    events = events_of(tracer, branches)
+    assert {event.kind for event in events} == {"pitchfork"}
+    assert [event.value for event in events] == pytest.approx([born, born], abs=1e-8)
+
+
+def test_ends_keep_their_names_and_shares_have_intervals(tmp_path):
+    starts = torch.linspace(-2, 2, 12).double()[:, None]
+    record = flowsim.bifurcation.continuation(ModelSpec(Well), "g", [-0.6, -0.2, 0.2, 0.6], starts)
+    share = record["share"].sel(basin=["minimum_1", "minimum_2"]).values
+    assert share[0].tolist() == [1, 0]
+    assert share[-1].tolist() == [0, 1]
+    assert (np.diff(share[:, 1]) >= 0).all()
+    left = record["end_x"].sel(basin="minimum_1").values
+    assert (np.isfinite(left) == (record["g"].values < 0.38)).all()
+    assert (left[:3] > 0.8).all()
+    assert record.event_value.values == pytest.approx([-2 / 27**0.5, 2 / 27**0.5], abs=1e-8)
+    flowsim.write_record(record, tmp_path / "branches.nc")
+    again = flowsim.read_record(tmp_path / "branches.nc")
+    assert flowsim.summarize(again)["branches"] == 1
+    assert len(flowsim.draw(again).axes) == 2
+
+
+def test_what_cannot_be_continued_is_refused():
+    for spec, parameter, values, words in (
+        (ModelSpec(Well), "h", [0.0, 1.0], "no argument h"),
+        (ModelSpec(Well), "g", [0.0], "at least two"),
+        (ModelSpec(Well), "learning_rate", [0.1, 1.0], "of an optimizer"),
+    ):
+        with pytest.raises(InputError, match=words):
+            flowsim.bifurcation.continuation(spec, parameter, values)
