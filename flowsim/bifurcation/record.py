@@ -138,7 +138,7 @@ def continuation(
     for value in values.tolist():
         names, codes, ends, reached = _ends_at(system, value, theta, optimizer, identities)
         counts.append({n: int((codes == i).sum()) for i, n in enumerate(["unresolved", *names])})
-        places.append({name: end.theta for name, end in zip(names, ends, strict=True)})
+        places.append({name: end.theta for name, end in zip(names, ends, strict=bool(ends))})
         limits.append(reached)
         if progress is not None:
             progress(1)

@@ -96,7 +96,7 @@ def draw(
         return draw_portrait(record, ax, energy, **look)
     if kind == "scan" and (show != "label" or not {"boundary_curve", "boundary_face"} & {*record}):
         return draw_scan(record, ax, show, **look)
-    others = {
+    others: dict[str, Any] = {
         "phase space": draw_phase_space,
         "boundary": draw_refined,
         "scan": draw_refined,
