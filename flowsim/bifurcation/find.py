@@ -23,20 +23,28 @@ _SAME = 1e-5
 #: Rates are nothing below this part of what they usually are; between ``_FLAT`` and the second,
 #: in parts of the largest, it is not clear whether they are nothing.
 _VANISHES, _UNCLEAR = 1e-5, 1e-4
+#: Steps have diverged so many times as far as the farthest start.
+_DIVERGED = 100.0
 #: Values at which known curves of critical points are asked for, and places on each.
 _ASKED, _PLACES = 5, 7
 #: Places between two points of a continuum at which it is asked whether they are connected.
 _BETWEEN = 9
+#: A step along a continuum, in sizes of the coordinates.
+_ASIDE = 1e-2
 #: Longest period of the points of a step map.
 LONGEST = 4
 
 
 @dataclass
 class Diagram:
-    """The branches of a system and their events; of a step map also those of its periods."""
+    """The branches of a system and their events; of a step map also those of its periods.
+
+    ``moving`` says that continua which move with the parameter were met, and not followed.
+    """
 
     branches: list[Branch]
     events: list[Event]
+    moving: bool = False
 
 
 def diagram(system: System, values: Tensor, starts: Tensor, ends: Sequence[Tensor]) -> Diagram:
@@ -63,6 +71,7 @@ def diagram(system: System, values: Tensor, starts: Tensor, ends: Sequence[Tenso
             event.kind in ("fold", "pitchfork") and round(event.value, 6) in born)]  # fmt: skip
         found.branches += one.branches
         found.events += one.events
+        found.moving |= one.moving
         if system.step is None or 2 * system.step.period > LONGEST:
             return found
         system = system.repeated(2)
@@ -82,7 +91,8 @@ def _guesses(
     many = min(len(starts), max(_FEWEST, _ROWS // len(values)))
     state, value = [starts[:many].repeat(len(values), 1)], [values.repeat_interleave(many)]
     for place, at in zip(ends, values.tolist(), strict=True):
-        state.append(place[place.isfinite().all(1)])
+        near = place.isfinite() & (place.abs() <= _DIVERGED * (1 + starts.abs().amax()))
+        state.append(place[near.all(1)])
         value.append(torch.full((len(state[-1]),), at, dtype=values.dtype))
     for at in values[_asked(values)].tolist() if len(system.coordinates) > 1 else ():
         known = _known(system, at)
@@ -144,6 +154,18 @@ def _one_period(
     """The branches through zeros (n, size), and through further ones that come first."""
     state, value, flat = _distinct(tracer, torch.cat([more, state]), torch.cat([at, value]))
     few = (flat == 0) | torch.isin(value, values[_asked(values)])  # of continua
+    stays = _stays(tracer, values, state, flat)
+    few &= stays
+    if tracer.system.step is not None and bool((flat > 0).any()):
+        raise InputError(
+            "fixed points of these steps form a continuum, on which each flips at a rate of its "
+            "own: only isolated ones are followed"
+        )
+    if len(few) and not bool(few.any()):
+        raise InputError(
+            "all critical points that were found lie on continua that move with the parameter, "
+            "which are not followed"
+        )
     state, value, flat = state[few], value[few], flat[few]
     left = torch.ones(len(state), dtype=torch.bool)
     branches: list[Branch] = []
@@ -166,11 +188,26 @@ def _one_period(
             more, at, other = _distinct(
                 tracer, torch.cat([x for x, _ in crossing]), torch.cat([y for _, y in crossing])
             )
-            free = torch.ones(len(more), dtype=torch.bool)
+            free = _stays(tracer, values, more, other)
             _claim(tracer, branches, more, at, other, free)
             state, value = torch.cat([state, more]), torch.cat([value, at])
             flat, left = torch.cat([flat, other]), torch.cat([left, free])
-    return Diagram(branches, events)
+    return Diagram(branches, events, not bool(stays.all()))
+
+
+def _stays(tracer: Tracer, values: Tensor, state: Tensor, flat: Tensor) -> Tensor:
+    """Whether states (n, size) are isolated, or are zeros at all values; bool (n,).
+
+    A continuum that moves has no point of its own to follow, and may change its shape.
+    """
+    stays = torch.ones(len(state), dtype=torch.bool)
+    rows = (flat > 0).nonzero()[:, 0]
+    for at in (values[_asked(values)] if len(rows) else values[:0]).tolist():
+        there = torch.full((len(rows),), at, dtype=values.dtype)
+        slope = tracer.system.jacobian(state[rows], there) * tracer.size
+        moved = tracer.system.field(state[rows], there).norm(dim=1)
+        stays[rows] &= moved <= 1e-8 * (1 + slope.flatten(1).norm(dim=1))
+    return stays
 
 
 def _alike(tracer: Tracer, one: Event, other: Event) -> bool:
@@ -195,7 +232,28 @@ def _distinct(tracer: Tracer, state: Tensor, value: Tensor) -> tuple[Tensor, Ten
     # places where all rates vanish, and where it is not clear how many do, begin no branch
     sure = sizes[:, 0] > _VANISHES * sizes[:, 0].median()
     sure &= ~((part > _FLAT) & (part < _UNCLEAR)).any(1)
+    sure &= (flat == 0) | _goes_on(tracer, state, value, flat)
     return state[sure], value[sure], flat[sure]
+
+
+def _goes_on(tracer: Tracer, state: Tensor, value: Tensor, flat: Tensor) -> Tensor:
+    """Whether zeros (n, size) with flat directions have others beside them, bool (n,).
+
+    An isolated zero at which a rate vanishes, as at a fold or flip, has none.
+    """
+    goes = torch.zeros(len(state), dtype=torch.bool)
+    rows = (flat > 0).nonzero()[:, 0]
+    if not len(rows):
+        return goes
+    slope = tracer.system.jacobian(state[rows], value[rows]) * tracer.size
+    aside = _ASIDE * tracer.continua(slope)[..., 0] * tracer.size
+    found, ok = zeros_from(tracer.system, state[rows] + aside, value[rows], tracer.size)
+    moved = ((found - state[rows]) / tracer.size).norm(dim=1)
+    slope = tracer.system.jacobian(found, value[rows]) * tracer.size
+    sizes = torch.linalg.svdvals(slope)
+    level = (sizes <= _UNCLEAR * sizes[:, :1]).any(1)
+    goes[rows] = ok & level & (moved > 0.5 * _ASIDE) & (moved < 2 * _ASIDE)
+    return goes
 
 
 def _first_of_each(

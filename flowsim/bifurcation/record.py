@@ -88,6 +88,9 @@ def continuation(
     followed by pseudo-arclength to both sides, around folds too. So disjoint branches are found.
     With an optimizer F is the step map minus θ, whose zeros are fixed and periodic points.
 
+    A continuum that stays where it is, such as a line, is followed at one of its points; one that
+    moves with the parameter is not followed, which the attribute left_out says.
+
     A fold solves F = 0, F_θ v = 0 together; other events are zeros of a rate along the branch. An
     end at one value is the end at the next whose basin holds it; of several the nearest one.
 
@@ -110,7 +113,8 @@ def continuation(
 
     Raises:
         InputError: a parameter that the model does not have or that is no real number, values
-            that do not increase, starts of a wrong shape, or no critical point at all.
+            that do not increase, starts of a wrong shape, no critical point at all, only continua
+            that move, or a continuum of fixed points of a step map.
 
     >>> import flowsim
     >>> class Well(flowsim.Model):
@@ -160,6 +164,8 @@ def continuation(
         "parameter": parameter,
         **model_attributes(first, [] if system.of_step else [parameter], system.model(values[-1])),
         **shown.attributes(),
+        **({"left_out": "continua of critical points that move with the parameter"}
+           if found.moving else {}),
         **({"starts": f"normal draws, sigma {_SIGMA}", "seed": seed} if drawn else {}),
         **(optimizer.on(first).attributes() if optimizer is not None else {}),
     })  # fmt: skip
@@ -275,6 +281,7 @@ def continuation_summary(record: xr.Dataset) -> dict[str, Any]:
         "to": float(values[-1]),
         "branches": int(record["branch_number"].max(initial=-1)) + 1
         if record.sizes["branch_point"] else 0,
+        **({"left_out": record.attrs["left_out"]} if "left_out" in record.attrs else {}),
         "events": [
             {"kind": str(kind), parameter: float(value)}
             for kind, value in zip(record["event_kind"].to_numpy(),

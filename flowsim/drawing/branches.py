@@ -64,7 +64,9 @@ def draw_continuation(record: xr.Dataset, ax: Axes | None = None, **look: Unpack
     values = record[parameter].to_numpy()
     below[-1].set_xlim(values[0], values[-1])
     lines = [f"{title_of(record)}: critical points and basins over {_words(parameter)}"]
-    return canvas.finish([*lines, *subtitle_of(record)], handles)
+    left_out = record.attrs.get("left_out")
+    said = [f"Not drawn: {left_out}"] if left_out else []
+    return canvas.finish([*lines, *subtitle_of(record), *said], handles)
 
 
 def _words(parameter: str) -> str:

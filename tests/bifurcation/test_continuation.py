@@ -227,3 +227,49 @@ def test_what_cannot_be_continued_is_refused():
     ):
         with pytest.raises(InputError, match=words):
             flowsim.bifurcation.continuation(spec, parameter, values)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "parameter", "born"),
+    [("canonical", {"p": 0.5, "q": 0.3}, "q", 0.5),
+     ("states", {"states": 3, "p": 0.5}, "p", 2 / 3)],
+)  # fmt: skip
+def test_the_search_finds_the_birth_of_the_trap(name, arguments, parameter, born):
+    """Both halves of the line e = 0 change at it; the curve of minima moves and is left out."""
+    values = np.linspace(born - 0.2, born + 0.15, 6)
+    record = flowsim.bifurcation.continuation(ModelSpec(name, arguments), parameter, values)
+    assert record.event_kind.values.tolist() == ["pitchfork", "pitchfork"]
+    assert record.event_value.values == pytest.approx([born, born], abs=1e-8)
+    assert np.abs(record.branch_e.values).max() < 1e-6
+    for number in (0, 1):
+        w = record.branch_w.values[record.branch_number.values == number]
+        assert np.ptp(w) < 1e-6
+    assert "left_out" in flowsim.summarize(record)
+
+
+def test_the_search_finds_the_flips_of_steps():
+    """Steps diverge from some starts; η = 1 is a value at which the minima flip."""
+    step = flowsim.OptimizerChoice.named("gd", None)
+    record = flowsim.bifurcation.continuation(
+        ModelSpec(Well), "learning_rate", [0.1, 0.7, 1.0, 1.25], optimizer=step
+    )
+    assert set(record.event_kind.values.tolist()) == {"flip"}
+    known = [1.0, 1.0, *[5**0.5 - 1] * 4]
+    assert record.event_value.values == pytest.approx(known, abs=1e-8)
+    jumps = [np.abs(np.diff(record.branch_x.values[record.branch_number.values == i])).max()
+             for i in range(int(record.branch_number.max()) + 1)]  # fmt: skip
+    assert max(jumps) < 0.1
+
+
+def test_a_continuum_of_fixed_points_of_steps_is_refused():
+    class Product(flowsim.Model):
+        coordinates = ("a", "b")
+
+        def loss(self, theta):
+            return (1 - theta.prod(-1)) ** 2 / 2
+
+    step = flowsim.OptimizerChoice.named("gd", None)
+    with pytest.raises(InputError, match="form a continuum"):
+        flowsim.bifurcation.continuation(
+            ModelSpec(Product), "learning_rate", [0.1, 1.0], optimizer=step
+        )

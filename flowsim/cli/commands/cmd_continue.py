@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from flowsim.cli import options
@@ -52,6 +52,8 @@ def continue_(given: Continue) -> None:
 
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down
     name, values = given.over
+    if getattr(given, name, 0.0) is None:  # where the model starts from
+        given = replace(given, **{name: next(iter(values))})
     spec = given.spec()
     if given.fixed():
         raise InputError("--fix has no use here: critical points are of all coordinates")
