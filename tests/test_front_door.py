@@ -173,6 +173,7 @@ for package in ("flowsim", "full_model"):
         if not found.name.endswith("__main__"):
             importlib.import_module(found.name)
 from flowsim import *
+from flowsim.scan import *
 if __name__ == "__main__":
     scan = Scan(ModelSpec.first("canonical"), Grid({"e": [0.5, 1.0], "w": [-0.3, 0.3]}), chunk=2)
     write_scan(scan, sys.argv[1])

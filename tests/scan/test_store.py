@@ -200,6 +200,7 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from flowsim import *
+from flowsim.scan import *
 import flowsim.scan.store, h5py
 
 folder, wanted = Path(sys.argv[1]), int(sys.argv[2])
@@ -458,6 +459,8 @@ import resource, sys
 from contextlib import nullcontext
 from pathlib import Path
 from flowsim import *
+from flowsim.models import CanonicalModel
+from flowsim.scan import *
 from flowsim.boundary.in_record import refine_scan
 axes = {"e": cell_centres(-2, 2, 9), "w": cell_centres(-2, 2, 7)}
 scan = Scan(ModelSpec.first("canonical"), Grid(axes), chunk=16)
