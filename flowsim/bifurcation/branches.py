@@ -100,7 +100,7 @@ class Tracer:
     def kept_on(self, slope: Tensor, kept: Tensor) -> Tensor:
         """The directions of ∂F/∂θ's kernel that continue those kept, of the same shape.
 
-        Where all of ∂F/∂θ vanishes they stay what they are.
+        They do not change at points where all of ∂F/∂θ vanishes.
         """
         if not kept.shape[2]:
             return kept
@@ -111,7 +111,7 @@ class Tracer:
         return found * sign * (kept.square().sum(1, keepdim=True) > 0.5)
 
     def solved(self, rows: list[Tensor], right: list[Tensor]) -> Tensor:
-        """The least-squares solution of stacked rows, NaN where there is none."""
+        """The least-squares solution of stacked rows, NaN for rows without one."""
         matrix, wanted = torch.cat(rows, 1), torch.cat(right, 1)
         if matrix.shape[1] == matrix.shape[2]:
             return torch.linalg.solve_ex(matrix, wanted.unsqueeze(2))[0].squeeze(2)
@@ -157,7 +157,7 @@ class Tracer:
         return point, done, slopes, count
 
     def unstable(self, slopes: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-        """How many directions leave points with ∂F/∂(scaled θ), and their rates, NaN-padded.
+        """Numbers of unstable directions at points with ∂F/∂(scaled θ), and their rates.
 
         Directions along a continuum count for nothing.
         """

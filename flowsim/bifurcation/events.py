@@ -1,7 +1,8 @@
-"""Where branches turn, meet, flip or begin to oscillate, to rounding."""
+"""Folds, crossings, flips and Hopf points of branches, to rounding."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -66,15 +67,26 @@ def events_of(tracer: Tracer, branches: list[Branch]) -> list[Event]:
     return sorted(kept, key=lambda event: event.value)
 
 
+def _turns(branch: Branch) -> Tensor:
+    """Negative between points where the parameter turns, (m − 1,)."""
+    return branch.tangent[1:, -1] * branch.tangent[:-1, -1]
+
+
+def _places(
+    branches: list[Branch], mask: Callable[[Branch], Tensor]
+) -> dict[int, list[tuple[int, int]]]:
+    """By dimension of the continuum: numbers of branches, and of points before those masked."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for number, branch in enumerate(branches):
+        for i in mask(branch).nonzero()[:, 0].tolist():
+            found.setdefault(branch.flat, []).append((number, i))
+    return found
+
+
 def _folds(tracer: Tracer, branches: list[Branch]) -> list[Event]:
     """Places where the parameter turns: F = 0, F_θ v = 0, |v| fixed, solved together."""
-    by_flat: dict[int, list[tuple[int, int]]] = {}
-    for number, branch in enumerate(branches):
-        turn = branch.tangent[1:, -1] * branch.tangent[:-1, -1] < 0
-        for i in turn.nonzero()[:, 0].tolist():
-            by_flat.setdefault(branch.flat, []).append((number, i))
     found = []
-    for flat, places in by_flat.items():
+    for flat, places in _places(branches, lambda branch: _turns(branch) < 0).items():
         point = torch.stack([_between(tracer, branches[b], i) for b, i in places])
         kept = torch.stack([branches[b].kept[i] for b, i in places])
         way = torch.stack([_turning(branches[b], i) for b, i in places])
@@ -157,14 +169,12 @@ def _left(slope: Tensor, flat: int) -> Tensor:
 
 def _changes(tracer: Tracer, branches: list[Branch]) -> list[Event]:
     """Places where the number of unstable directions changes and the parameter does not turn."""
-    by_flat: dict[int, list[tuple[int, int]]] = {}
-    for number, branch in enumerate(branches):
-        change = branch.unstable[1:] != branch.unstable[:-1]
-        change &= branch.tangent[1:, -1] * branch.tangent[:-1, -1] > 0
-        for i in change.nonzero()[:, 0].tolist():
-            by_flat.setdefault(branch.flat, []).append((number, i))
+
+    def changes(branch: Branch) -> Tensor:
+        return (branch.unstable[1:] != branch.unstable[:-1]) & (_turns(branch) > 0)
+
     found = []
-    for flat, places in by_flat.items():
+    for flat, places in _places(branches, changes).items():
         ends = torch.stack([
             tracer.joined(branches[b].state[i : i + 2], branches[b].value[i : i + 2])
             for b, i in places

@@ -74,7 +74,7 @@ def diagram(system: System, values: Tensor, starts: Tensor, ends: Sequence[Tenso
         found.moving |= one.moving
         if system.step is None or 2 * system.step.period > LONGEST:
             return found
-        system = system.repeated(2)
+        system = system.with_period(2 * system.step.period)
         doubled = Tracer(system, tracer.size)
         new = [switched(doubled, event) for event in one.events if event.kind == "flip"]
         seeds = (
@@ -138,12 +138,10 @@ def _zeros(system: System, state: Tensor, value: Tensor) -> tuple[Tracer, Tensor
 
 
 def _of_this_period(system: System, state: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Of the zeros those that are of no shorter period."""
+    """The zeros that have no shorter period."""
     if system.step is None or system.step.period == 1:
         return state, value
-    half = system.repeated(1)
-    assert half.step is not None
-    half.step = type(system.step)(**{**vars(system.step), "period": system.step.period // 2})
+    half = system.with_period(system.step.period // 2)
     moves = half.field(state, value).norm(dim=1) > 1e-6 * (1 + state.norm(dim=1))
     return state[moves], value[moves]
 
@@ -196,7 +194,7 @@ def _one_period(
 
 
 def _stays(tracer: Tracer, values: Tensor, state: Tensor, flat: Tensor) -> Tensor:
-    """Whether states (n, size) are isolated, or are zeros at all values; bool (n,).
+    """Mask of states (n, size) that are isolated, or zeros at all values.
 
     A continuum that moves has no point of its own to follow, and may change its shape.
     """
@@ -211,7 +209,7 @@ def _stays(tracer: Tracer, values: Tensor, state: Tensor, flat: Tensor) -> Tenso
 
 
 def _alike(tracer: Tracer, one: Event, other: Event) -> bool:
-    """Whether two events are at one place."""
+    """Return whether two events are at one place."""
     near = abs(one.value - other.value) <= 1e-6 * tracer.span
     return near and float((one.state - other.state).abs().max()) <= 1e-4
 
@@ -237,7 +235,7 @@ def _distinct(tracer: Tracer, state: Tensor, value: Tensor) -> tuple[Tensor, Ten
 
 
 def _goes_on(tracer: Tracer, state: Tensor, value: Tensor, flat: Tensor) -> Tensor:
-    """Whether zeros (n, size) with flat directions have others beside them, bool (n,).
+    """Mask of zeros (n, size) that have other zeros along their flat directions.
 
     An isolated zero at which a rate vanishes, as at a fold or flip, has none.
     """
@@ -276,7 +274,7 @@ def _first_of_each(
 
 
 def _connected(tracer: Tracer, one: Tensor, other: Tensor, value: Tensor) -> Tensor:
-    """Whether points (n, size) of continua are joined by others of the same kind, bool (n,)."""
+    """Mask of pairs of points (n, size) joined by a continuum of one kind."""
     n = len(one)
     part = torch.linspace(0, 1, _BETWEEN + 2, dtype=one.dtype)[:, None, None]
     way = one + part * (other - one)
@@ -291,7 +289,7 @@ def _connected(tracer: Tracer, one: Tensor, other: Tensor, value: Tensor) -> Ten
 
 
 def _crossings(tracer: Tracer, branch: Branch, at: Tensor) -> tuple[Tensor, Tensor]:
-    """Where a branch has values (m,), exactly: states (·, size), and the number of the value."""
+    """Exact states (·, size) of a branch at values (m,), and the number of each value."""
     low, high = branch.value[:-1].unsqueeze(1), branch.value[1:].unsqueeze(1)
     inside = (at >= torch.minimum(low, high) - 1e-12) & (at <= torch.maximum(low, high) + 1e-12)
     step, which = inside.nonzero().unbind(1)
@@ -307,7 +305,7 @@ def _crossings(tracer: Tracer, branch: Branch, at: Tensor) -> tuple[Tensor, Tens
 def _claim(
     tracer: Tracer, branches: list[Branch], state: Tensor, value: Tensor, flat: Tensor, left: Tensor
 ) -> None:
-    """Take from what is left the zeros that lie on these branches."""
+    """Remove the zeros that lie on these branches from the mask ``left``."""
     for branch in branches:
         rows = (left & (flat == branch.flat)).nonzero()[:, 0]
         at = value[rows].unique()

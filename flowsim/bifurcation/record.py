@@ -1,4 +1,4 @@
-"""How critical points, ends and their shares move with a parameter, as one record."""
+"""Critical points, ends and their shares over a parameter, as one record."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def continuation(
 def _step_of(optimizer: OptimizerChoice | None, parameter: str) -> StepMap | None:
     """The step map of an optimizer; None for the flow."""
     if optimizer is None:
-        if parameter in STEP_NUMBERS:
+        if parameter in (*STEP_NUMBERS, "weight_decay"):
             raise InputError(f"{parameter} is of an optimizer: choose gd or momentum")
         return None
     if optimizer.name not in ("gd", "momentum"):
@@ -266,27 +266,3 @@ def _branches(found: Any, system: System) -> xr.Dataset:
         **{name: ("branch_point", column) for name, column in columns.items()},
         **{name: ("event", column) for name, column in events.items()},
     })  # fmt: skip
-
-
-def continuation_summary(record: xr.Dataset) -> dict[str, Any]:
-    """What ``summarize`` says of a continuation: events by kind, and shares at the ends."""
-    parameter = str(record.attrs["parameter"])
-    values = record[parameter].to_numpy()
-    names = [str(name) for name in record["basin"].to_numpy()]
-    share = record["share"].to_numpy()
-    return {
-        "model": record.attrs["model"],
-        "parameter": parameter,
-        "from": float(values[0]),
-        "to": float(values[-1]),
-        "branches": int(record["branch_number"].max(initial=-1)) + 1
-        if record.sizes["branch_point"] else 0,
-        **({"left_out": record.attrs["left_out"]} if "left_out" in record.attrs else {}),
-        "events": [
-            {"kind": str(kind), parameter: float(value)}
-            for kind, value in zip(record["event_kind"].to_numpy(),
-                                   record["event_value"].to_numpy(), strict=True)
-        ],
-        "share": {name: {"first": float(share[0, i]), "last": float(share[-1, i])}
-                  for i, name in enumerate(names) if share[:, i].any()},
-    }  # fmt: skip

@@ -14,26 +14,25 @@ from flowsim.interface import Model
 from flowsim.spec import ModelSpec
 
 #: Numbers of an optimizer's step that can be the parameter.
-STEP_NUMBERS = ("learning_rate", "momentum", "weight_decay")
+STEP_NUMBERS = ("learning_rate", "momentum")
 #: Half the width of a difference quotient, in parts of the range, and of coordinates.
 _SMALL = 6e-6
 
 
 @dataclass(frozen=True)
 class StepMap:
-    """The map of one step of gradient descent with momentum: u ← βu − F(θ) + λθ, θ ← θ − ηu.
+    """The map of one step of gradient descent with momentum: u ← βu − F(θ), θ ← θ − ηu.
 
     F is the field −G⁻¹∇L of a model. Without momentum the map acts on θ alone.
 
     Attributes:
-        learning_rate, momentum, weight_decay: η, β and λ.
+        learning_rate, momentum: η and β.
         period: how many steps are one application; fixed points of 2, 4, … are periodic points.
         has_memory: whether the velocity u is part of the state.
     """
 
     learning_rate: float = 0.1
     momentum: float = 0.0
-    weight_decay: float = 0.0
     period: int = 1
     has_memory: bool = False
 
@@ -72,11 +71,11 @@ class System:
         kind = int if isinstance(self.spec.parameters[self.parameter].default, int) else float
         return self.spec.replace(**{self.parameter: kind(value)}).build()
 
-    def repeated(self, times: int) -> System:
-        """The system whose zeros are the periodic points of so many applications."""
+    def with_period(self, period: int) -> System:
+        """The system whose zeros come back after so many steps of the map."""
         other = copy(self)
         assert self.step is not None
-        other.step = replace(self.step, period=self.step.period * times)
+        other.step = replace(self.step, period=period)
         return other
 
     @property
@@ -159,25 +158,25 @@ class System:
         numbers = {name: torch.full_like(value, getattr(step, name)) for name in STEP_NUMBERS}
         if self.of_step:
             numbers[self.parameter] = value
-        eta, beta, decay = (numbers[name].unsqueeze(1) for name in STEP_NUMBERS)
+        eta, beta = (numbers[name].unsqueeze(1) for name in STEP_NUMBERS)
         theta, velocity = state[:, :k], state[:, k:] if step.has_memory else 0 * state[:, :k]
         unit = torch.eye(k, dtype=state.dtype)
         total = torch.eye(self.size, dtype=state.dtype).expand(len(state), -1, -1)
         for _ in range(step.period):
             if slope:
-                inner = decay.unsqueeze(2) * unit - self._each("jacobian", theta, value)
+                inner = -self._each("jacobian", theta, value)
                 one = unit - eta.unsqueeze(2) * inner
                 if step.has_memory:
                     kept = beta.unsqueeze(2) * unit
                     above = torch.cat([one, -eta.unsqueeze(2) * kept], 2)
                     one = torch.cat([above, torch.cat([inner, kept.expand_as(inner)], 2)], 1)
                 total = one @ total
-            velocity = beta * velocity - self._each("field", theta, value) + decay * theta
+            velocity = beta * velocity - self._each("field", theta, value)
             theta = theta - eta * velocity
         return torch.cat([theta, velocity], 1) if step.has_memory else theta, total
 
     def rates(self, slopes: Tensor) -> Tensor:
-        """What decides stability, (n, m), largest first: Re λ of the flow, |multiplier| − 1."""
+        """Rates of stability, (n, m), largest first: Re λ of the flow, |multiplier| − 1."""
         found = torch.linalg.eigvals(slopes)
         sizes = found.real if self.step is None else (1 + found).abs() - 1
         return sizes.sort(1, descending=True).values

@@ -53,16 +53,11 @@ def draw_continuation(record: xr.Dataset, ax: Axes | None = None, **look: Unpack
         handles = _draw_branches(record, ax, parameter)
         ax.set_xlabel(_words(parameter))
         return canvas.finish([], handles)
-    rows = 3 if "edge_distance" in record else 2
-    parts = [3.0, *[1.6] * (rows - 1)]
-    above, *below = canvas.figure.subplots(rows, 1, sharex=True, height_ratios=parts)
+    above, below = canvas.figure.subplots(2, 1, sharex=True, height_ratios=[3.0, 1.6])
     handles = _draw_branches(record, above, parameter)
-    handles += _draw_shares(record, below[0], above, parameter)
-    if rows == 3:
-        _draw_distances(record, below[1], parameter)
-    below[-1].set_xlabel(_words(parameter))
+    handles += _draw_shares(record, below, above, parameter)
     values = record[parameter].to_numpy()
-    below[-1].set_xlim(values[0], values[-1])
+    below.set(xlabel=_words(parameter), xlim=(values[0], values[-1]))
     lines = [f"{title_of(record)}: critical points and basins over {_words(parameter)}"]
     left_out = record.attrs.get("left_out")
     said = [f"Not drawn: {left_out}"] if left_out else []
@@ -70,7 +65,7 @@ def draw_continuation(record: xr.Dataset, ax: Axes | None = None, **look: Unpack
 
 
 def _words(parameter: str) -> str:
-    """What an axis calls a parameter."""
+    """The label of a parameter's axis."""
     return symbol(parameter) if len(parameter) == 1 else parameter.replace("_", " ")
 
 
@@ -155,12 +150,3 @@ def _draw_shares(record: xr.Dataset, ax: Axes, above: Axes, parameter: str) -> l
     ax.set(ylim=(-0.04, 1.04))
     ax.set_ylabel("share of starts")
     return handles
-
-
-def _draw_distances(record: xr.Dataset, ax: Axes, parameter: str) -> None:
-    """How far every end is from the nearest start with another end."""
-    for name in map(str, record["basin"].to_numpy()):
-        ax.plot(record[parameter].to_numpy(), record["edge_distance"].sel(basin=name),
-                color=INK[name], marker=MARKER[name], markersize=3.5, linewidth=1.2)  # fmt: skip
-    ax.set_ylim(bottom=0)
-    ax.set_ylabel("distance to\nthe edge")

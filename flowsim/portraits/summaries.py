@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from flowsim.bifurcation.record import continuation_summary
 from flowsim.curves import curves_of
 from flowsim.errors import InputError
 from flowsim.labels import Label
@@ -81,7 +80,7 @@ def _chosen(record: xr.Dataset) -> dict[str, Any]:
 
 
 def _data(record: xr.Dataset) -> dict[str, Any]:
-    """What is known of a record's chain; nothing if it has none, or several."""
+    """Attributes of a record's chain; empty if it has none, or several."""
     try:
         chain = chain_of(record.attrs)
     except InputError:
@@ -145,7 +144,7 @@ def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
 
 
 def _ends(names: Sequence[str]) -> list[str]:
-    """Those of the labels that are ends and no saddles."""
+    """The labels that are ends and no saddles."""
     return [name for name in names if name != "unresolved" and not name.startswith("saddle")]
 
 
@@ -307,7 +306,7 @@ def _by_flow(record: xr.Dataset) -> dict[str, dict[str, int]]:
 
 
 def _left_open(record: xr.Dataset) -> dict[str, int]:
-    """How many runs were left open for each of the reasons."""
+    """Numbers of undecided runs by reason."""
     reasons = record["end_reason"]
     names = str(reasons.attrs["flag_meanings"]).split()
     codes = zip(np.atleast_1d(reasons.attrs["flag_values"]), names, strict=True)
@@ -368,3 +367,27 @@ def optimizers_summary(record: xr.Dataset) -> dict[str, Any]:
         "cells_all_agree": int((record["elsewhere"] == 0).sum()),
         "shares": shares,
     }
+
+
+def continuation_summary(record: xr.Dataset) -> dict[str, Any]:
+    """Events of a continuation by kind, and the shares at the first and last value."""
+    parameter = str(record.attrs["parameter"])
+    values = record[parameter].to_numpy()
+    names = [str(name) for name in record["basin"].to_numpy()]
+    share = record["share"].to_numpy()
+    return {
+        "model": record.attrs["model"],
+        "parameter": parameter,
+        "from": float(values[0]),
+        "to": float(values[-1]),
+        "branches": int(record["branch_number"].max(initial=-1)) + 1
+        if record.sizes["branch_point"] else 0,
+        **({"left_out": record.attrs["left_out"]} if "left_out" in record.attrs else {}),
+        "events": [
+            {"kind": str(kind), parameter: float(value)}
+            for kind, value in zip(record["event_kind"].to_numpy(),
+                                   record["event_value"].to_numpy(), strict=True)
+        ],
+        "share": {name: {"first": float(share[0, i]), "last": float(share[-1, i])}
+                  for i, name in enumerate(names) if share[:, i].any()},
+    }  # fmt: skip

@@ -167,7 +167,7 @@ def test_steps_of_gradient_descent_flip_where_they_are_known_to():
     branches = one.trace(torch.ones(1, 1).double(), torch.tensor([0.5]).double())
     (flip,) = events_of(one, branches)
     assert (flip.kind, flip.value) == ("flip", pytest.approx(1.0, abs=1e-8))
-    two = Tracer(system.repeated(2), torch.ones(1).double())
+    two = Tracer(system.with_period(2), torch.ones(1).double())
     state, value = switched(two, flip)
     (again,) = {round(e.value, 8) for e in events_of(two, two.trace(state[:1], value[:1]))
                 if e.kind == "flip"}  # fmt: skip
