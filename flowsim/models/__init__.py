@@ -1,4 +1,4 @@
-"""The built-in reduced models, and what is known of them in closed form."""
+"""The built-in reduced models and their closed forms."""
 
 from flowsim.door import front
 

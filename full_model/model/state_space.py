@@ -5,9 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-#: Maps of raw numbers to decays: into (−1, 1) and into (0, 1).
-DECAYS = {"signed": torch.tanh, "positive": torch.sigmoid}
-
 
 def scan(decay: Tensor, inputs: Tensor) -> Tensor:
     """h_n = a ⊙ h_{n−1} + u_n with h_0 = 0, in log₂ N rounds.

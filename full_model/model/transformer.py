@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.nn.functional import gelu, logsigmoid, one_hot
 
 from flowsim.errors import InputError
+from flowsim.models.memory.model import DECAYS
 from full_model.model.architecture import Architecture, Weights
-from full_model.model.state_space import DECAYS, convolve, scan
+from full_model.model.state_space import convolve, scan
 
 _NORM_EPSILON = 1e-5
 

@@ -16,9 +16,10 @@ from torch import Tensor
 from flowsim.chain import BinaryChain
 from flowsim.chains.seen import SeenChain
 from flowsim.errors import InputError
+from flowsim.models.memory.model import DECAYS
 from full_model.lift.directions import first_sign
 from full_model.model.architecture import Architecture, Weights, check_weights
-from full_model.model.state_space import DECAYS, convolve, scan
+from full_model.model.state_space import convolve, scan
 from full_model.model.transformer import forward, visible_positions
 
 #: An eigenvector's sign is that of its first entry above this share of the largest.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from flowsim.models.arguments import LENGTH, Arguments
-from flowsim.models.states import HIDDEN_PER_STATE
+from flowsim.models.states import HIDDEN, LEAVES, NO_BIAS
 from flowsim.spec import Parameter, import_object
 
 if TYPE_CHECKING:
@@ -20,19 +20,15 @@ class Memory(Arguments):
     home = "flowsim.models.memory.model:MemoryModel"
     title = "State-space layer, hidden chain"
     lacks: ClassVar = {
-        "bias": "has a bias that is zero by symmetry; omit bias",
+        "bias": NO_BIAS,
         "q": "takes no q: its hidden chain stays with probability 1 - p",
     }
 
-    p: float = Parameter(
-        0.9, "chance to leave a state", required=True, shown=(0.001, 0.999)
-    ).field()
+    p: float = LEAVES.field()
     flip: float = Parameter(0.2, "chance of another symbol than its own", shown=(0.0, 0.49)).field()
     states: int = Parameter(2, "the number of states", shown=(2, 3)).field()
     length: int = replace(LENGTH, shown=(1, 8)).field()
-    hidden_per_state: int = Parameter(
-        HIDDEN_PER_STATE, "hidden units for each state", shown=(1, 50)
-    ).field()
+    hidden_per_state: int = HIDDEN.field()
     decay: str = Parameter("signed", "signed, in (-1, 1), or positive, in (0, 1)").field()
 
     def build(self) -> Model:

@@ -18,7 +18,8 @@ from flowsim.models.states import HIDDEN_PER_STATE
 
 #: Numbers of an array of logits, at most.
 _CHUNK = 4_000_000
-_DECAYS: dict[str, Callable[[Tensor], Tensor]] = {
+#: Maps of raw numbers to decays: into (−1, 1) and into (0, 1).
+DECAYS: dict[str, Callable[[Tensor], Tensor]] = {
     "signed": torch.tanh,
     "positive": torch.sigmoid,
 }
@@ -86,8 +87,8 @@ class MemoryModel(Model):
     ) -> None:
         for name, value in (("length", length), ("hidden_per_state", hidden_per_state)):
             require_integer(name, value, 1)
-        if decay not in _DECAYS:
-            raise InputError(f"decay must be one of {', '.join(_DECAYS)}, not {decay!r}")
+        if decay not in DECAYS:
+            raise InputError(f"decay must be one of {', '.join(DECAYS)}, not {decay!r}")
         self.p, self.flip, self.states = p, flip, states
         self.length, self.hidden_per_state, self.decay = length, hidden_per_state, decay
         self.process: HiddenMarkovProcess = hidden_symmetric(states, p, flip)
@@ -127,7 +128,7 @@ class MemoryModel(Model):
 
     def kappa(self, theta: Tensor) -> Tensor:
         """κ, the decay of the memory, (...)."""
-        return _DECAYS[self.decay](theta[..., 3])
+        return DECAYS[self.decay](theta[..., 3])
 
     def options(self) -> dict[str, Any]:
         names = ("p", "flip", "states", "length", "hidden_per_state", "decay")

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 #: m, the hidden units for each state, unless given.
 HIDDEN_PER_STATE = 4
+LEAVES = Parameter(0.9, "chance to leave a state", required=True, shown=(0.001, 0.999))
+HIDDEN = Parameter(HIDDEN_PER_STATE, "hidden units for each state", shown=(1, 50))
+#: Why a symmetric chain takes no bias.
+NO_BIAS = "has a bias that is zero by symmetry; omit bias"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,17 +27,13 @@ class States(Arguments):
     home = "flowsim.models.states.plane:StatesModel"
     title = "More than two states"
     lacks: ClassVar = {
-        "bias": "has a bias that is zero by symmetry; omit bias",
+        "bias": NO_BIAS,
         "q": "takes no q: its chain stays with probability 1 - p",
     }
 
     states: int = Parameter(5, "the number of states", required=True, shown=(2, 50)).field()
-    p: float = Parameter(
-        0.9, "chance to leave a state", required=True, shown=(0.001, 0.999)
-    ).field()
-    hidden_per_state: int = Parameter(
-        HIDDEN_PER_STATE, "hidden units for each state", shown=(1, 50)
-    ).field()
+    p: float = LEAVES.field()
+    hidden_per_state: int = HIDDEN.field()
     attention: bool = Parameter(False, "uniform attention a = v|v|").field()
     length: int = replace(LENGTH, requires="attention").field()
 
