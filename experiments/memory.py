@@ -33,7 +33,7 @@ CLASSES = ("unigram", "bigram", "below the bigram", "filter")
 
 
 def compute(seeds: int = 20, steps: int = 400, cells: int = 20, descent: int = 8000) -> xr.Dataset:
-    """Where lifted layers flow to over (α, v), and losses of training by source and mixer."""
+    """Ends of lifted layers over (α, v), and losses of training by source and mixer."""
     loss, levels, beliefs = [], [], []
     for name in timed(SOURCES):
         kind, values, length = SOURCES[name]

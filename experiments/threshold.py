@@ -1,4 +1,4 @@
-"""Basins through p + q = 1, and the time to learn beside it, of the flow and of descent.
+"""Basins through p + q = 1, and times to learn by the flow and by descent.
 
 The first figure shows the plane (w, e) at p = 0.5, q = 0.4, 0.5, 0.6: where the canonical model and
 the rank-one model (N = 4, starts lifted from the plane) trap a start. Below p + q = 1 the canonical

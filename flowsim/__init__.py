@@ -64,7 +64,7 @@ _PACKAGES = (
     "records", "reduction", "reference", "scan", "training",
 )  # fmt: skip
 
-#: Where names are that were here before version 0.3.
+#: New places of names that were here before version 0.3.
 _MOVED = {
     "AttentionModel": "models.UniformAttentionModel",
     "CanonicalModel": "models.CanonicalModel",

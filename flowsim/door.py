@@ -122,12 +122,12 @@ def _what_is_wrong(
         names = ", ".join(key for key in signature.parameters if key != "self")
         return f"{name}({names}): {error}"
     for key, value in given.items():
-        kinds, options = _allowed(str(signature.parameters[key].annotation))
+        kinds, expected = _allowed(str(signature.parameters[key].annotation))
         allowed = isinstance(value, kinds) and (str in kinds or not isinstance(value, str))
         if kinds and not allowed:
             text = " ".join(repr(value).split())
             found = text if len(text) <= 60 else f"a {type(value).__name__}"
-            return f"{name} takes {options} as {key}, not {found}"
+            return f"{name} takes {expected} as {key}, not {found}"
     return None
 
 
@@ -139,7 +139,7 @@ def _allowed(annotation: str) -> tuple[tuple[type, ...], str]:
         if not count:
             return (), ""
     kinds: list[type] = []
-    options: list[str] = []
+    expected: list[str] = []
     for part in annotation.split("|"):
         found = _KINDS.get(part.strip().rpartition(".")[2])
         if found is None:
@@ -149,5 +149,5 @@ def _allowed(annotation: str) -> tuple[tuple[type, ...], str]:
             home, _, name = where.partition(":")
             where = (getattr(import_module(home), name),)
         kinds += where
-        options += [word] if word and word not in options else []
-    return tuple(kinds), " or ".join(options)
+        expected += [word] if word and word not in expected else []
+    return tuple(kinds), " or ".join(expected)

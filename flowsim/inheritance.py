@@ -1,4 +1,4 @@
-"""What a class derived from a model still knows, once it has written a part of it anew.
+"""Inherited methods that stay valid in a class that overrides others.
 
 A method that was computed from another one, such as the gradient from the loss, is out of date in a
 class where the other is written by a more derived class: it is then the default again, which is
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-#: What derivatives are computed from.
+#: Methods from which derivatives are computed.
 _DERIVATIVES = {
     "gradient": ("loss",),
     "hessian": ("loss", "gradient"),
@@ -21,14 +21,14 @@ _DERIVATIVES = {
     "offset_gradient": ("offset",),
     "slope_at": ("loss_at",),
 }
-#: What the flow is computed from.
+#: Methods from which the flow is computed.
 _FORMULAS = {
     "loss", "gradient", "field", "metric", "coordinates", "loss_at", "slope_at", "logit_gap",
     "logit_gap_gradient", "offset", "offset_gradient",
 }  # fmt: skip
 #: The losses at which a flow can end stay the same for another logit gap.
 _LABELS = {"levels": ("loss", "gradient", "field", "loss_at", "slope_at")}
-#: What is known of the one flow, by what belongs together.
+#: Methods that hold for one flow only, in groups.
 _KNOWLEDGE = {
     "flow": ("flow",), "classify": ("classify",), "label_of_point": ("label_of_point",),
     "basin": ("basin",),
@@ -67,7 +67,7 @@ def forget_outdated(cls: type) -> None:
 
 
 def keeps_formulas_of(cls: type, base: type) -> bool:
-    """Whether a class is the base or derived from it with the same flow."""
+    """Return whether a class is the base or derived from it with the same flow."""
     if base not in cls.__mro__:
         return False
     return not _changed(cls, cls.__mro__.index(base), _FORMULAS)
@@ -83,7 +83,7 @@ def _is_outdated(cls: type, name: str, group: tuple[str, ...], sources: set[str]
 
 
 def _default(cls: type, name: str) -> Any:
-    """What the first class of all says."""
+    """The definition of the first class of all."""
     return next(vars(kind)[name] for kind in reversed(cls.__mro__) if name in vars(kind))
 
 
@@ -96,7 +96,7 @@ def _speaks_for(order: tuple[type, ...], at: int) -> int:
 
 
 def _changed(cls: type, place: int, sources: set[str]) -> bool:
-    """Whether classes before a place in the order write one of the sources anew."""
+    """Return whether classes before a place in the order override one of the sources."""
     for at, kind in enumerate(cls.__mro__[:place]):
         later = cls.__mro__[at + 1 :]
         anew = (name for name in sources & vars(kind).keys() if _is_in(name, later))
@@ -114,5 +114,5 @@ def _helpers(kind: type, later: tuple[type, ...]) -> Iterator[str]:
 
 
 def _is_in(name: str, classes: tuple[type, ...]) -> bool:
-    """Whether one of the classes has a name of its own."""
+    """Return whether one of the classes has a name of its own."""
     return any(name in vars(kind) for kind in classes)

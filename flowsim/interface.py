@@ -101,11 +101,11 @@ class Levels(NamedTuple):
 
     @property
     def degenerate(self) -> bool:
-        """Whether every end has the least loss, trap being best."""
+        """True if every end has the least loss, trap being best."""
         return self.speed == 0
 
     def reached(self, excess: Tensor) -> Tensor:
-        """Whether a loss is the best, within what an integrator leaves, bool of their shape.
+        """Mask of losses that are the best, within the error of an integrator.
 
         ``excess`` is what ``Model.excess`` gives. Where all ends have one loss, an excess counts
         that float64 shows in the loss.
@@ -260,7 +260,7 @@ class Plane:
         return theta[..., [self.model.coordinates.index(name) for name in self.axes]]
 
     def mirrored(self, held: Mapping[str, float]) -> bool:
-        """Whether what starts at −y moves like what starts at y."""
+        """True if trajectories from −y mirror those from y."""
         return False
 
     def curves(
@@ -476,7 +476,7 @@ class Model:
         return other
 
     def levels(self) -> Levels | None:
-        """The losses at which orbits can end; None where ends are found and told apart."""
+        """The losses at which orbits can end; None if ends are found by search."""
         return None
 
     def excess(self, theta: Tensor) -> Tensor:
@@ -505,7 +505,7 @@ class Model:
         return None
 
     def basin(self, theta: Tensor) -> Tensor | None:
-        """Whether starts reach the best loss, by a closed form, bool (...); None without one."""
+        """Mask of starts that reach the best loss, by a closed form; None without one."""
         return None
 
     def integral(self) -> Integral | None:
@@ -518,15 +518,15 @@ class Model:
 
     @classmethod
     def has_flow_of(cls, kind: type[Model]) -> bool:
-        """Whether it is a model of that class, or of one derived from it with the same flow."""
+        """Return whether it is of that class, or of one derived from it with the same flow."""
         return keeps_formulas_of(cls, kind)
 
     def options(self) -> dict[str, Any]:
-        """What it was chosen with beside its data, by name."""
+        """Arguments beside its data, by name."""
         return {}
 
     def attributes(self) -> dict[str, Any]:
-        """What a record says of the model and its data, for another one to be built from."""
+        """Attributes of a record from which the model can be built again."""
         own = {k: int(v) if isinstance(v, bool) else v for k, v in self.options().items()}
         return {"model": self.name, "coordinates": self.coordinates, **own}
 

@@ -90,8 +90,8 @@ class ReducedModelOptions:
             needed = {name: about for name, about in known.items() if about.required}
             if not needed.keys() <= given.keys():
                 names = " and ".join(f"--{name}" for name in needed)
-                name_parts = ", ".join(about.help for about in needed.values())
-                raise InputError(f"{names} are needed: {name_parts}")
+                meanings = ", ".join(about.help for about in needed.values())
+                raise InputError(f"{names} are needed: {meanings}")
         return ModelSpec(self.model, given)
 
     def fixed(self) -> dict[str, float]:

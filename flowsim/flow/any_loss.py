@@ -175,7 +175,7 @@ class BatchState:
         return rows
 
     def some(self, which: Tensor | slice) -> BatchState:
-        """Some of the rows; what one of the two does leaves the other as it is."""
+        """Some of the rows, as a state of their own."""
         parts = (getattr(self, f.name)[which] for f in fields(self)[3:])
         return BatchState(self.model, self.steps, self.chart.rows(which), *parts)
 
@@ -214,9 +214,9 @@ class BatchState:
         return size if seen is None else torch.where(seen, self.theta.abs(), size)
 
     def revives(self) -> Tensor:
-        """Which rows have a coordinate near its invariant plane that grows, (m,).
+        """Mask of rows with a growing coordinate near its invariant plane, (m,).
 
-        However small it is: what rests beside it will not.
+        The coordinate's size does not matter: a row at rest near the plane will leave.
         """
         seen = self.chart.seen
         if seen is None:
@@ -226,7 +226,7 @@ class BatchState:
         return growth > _GROWING * steep
 
     def named(self) -> Tensor:
-        """Which coordinates are logarithms that the model names, (m, k)."""
+        """Mask of the coordinates that are logarithms, (m, k)."""
         chart = self.chart
         return chart.logarithmic if chart.seen is None else chart.logarithmic & ~chart.seen
 
@@ -524,7 +524,7 @@ def follow(model: Model, start: Tensor, steps: Steps) -> EndStates:
                 last = state.some(done & (reason == NOT_FINITE))
                 growth.stuck(model, last.index, last.theta, last.time)
             why[index], attempts[index] = reason[done], attempt
-            revives[index] = state.revives()[done]
+            revives[index] = state.some(done).revives()
             theta[index] = torch.where(falls[done], 0.0, state.theta[done])
             closest[index] = torch.where(trapped, nearest[done], passed[done])
             stays = padded_indices(~done)
@@ -557,7 +557,7 @@ def follow(model: Model, start: Tensor, steps: Steps) -> EndStates:
 
 
 def _is_field(model: Model) -> bool:
-    """Whether a model without levels is no gradient flow."""
+    """Return whether a model without levels is no gradient flow."""
     return model.levels() is None and type(model).field is not Model.field
 
 
@@ -687,7 +687,7 @@ def _verdict(
 
 
 def _noise(rows: BatchState) -> Tensor:
-    """What rounding may change in dy/dt, (m, k)."""
+    """Rounding errors of dy/dt, (m, k)."""
     units = torch.where(rows.chart.logarithmic, 1.0, rows.way.unsqueeze(1))
     units = torch.maximum(units, torch.where(rows.chart.logarithmic, 0.0, rows.y.abs()))
     return _ROUNDING * (rows.jacobian.abs() @ units.unsqueeze(2)).squeeze(2)
@@ -729,7 +729,7 @@ def _is_short(field: Tensor, jacobian: Tensor, scale: Tensor, known: Tensor) -> 
 def _stays(
     velocity: Callable[[Tensor], Tensor], y: Tensor, field: Tensor, jacobian: Tensor
 ) -> Tensor:
-    """Which rows, of which little of their way is left by their curvature, are at rest, (m,).
+    """Mask of rows at rest, of those with little way left by their curvature, (m,).
 
     A row is not at rest where it still drifts along directions without a curvature, and where its
     way is longer than its curvature says.

@@ -42,7 +42,7 @@ _AT_ONCE, _DEGREE, _FOLDS = 1e-9, 40.0, 3.0
 
 
 class Growth:
-    """Where rows were when their time, and their distance from the start, had grown tenfold.
+    """Places of rows after each tenfold growth of their time, and of their distance.
 
     Attributes:
         time, far: the notes of either kind.
@@ -98,7 +98,7 @@ class Growth:
         self.blown[index] = blows.unsqueeze(1) & joins
 
     def _on(self, notes: _Notes, rows: Tensor) -> Tensor:
-        """Which coordinates of rows grow on and on by these notes, (m, k)."""
+        """Mask of the coordinates that grow on and on by these notes, (m, k)."""
         rate, ratio = notes.rates(rows)
         same = (rate[:, -3:].sign() == rate[:, -1:].sign()).all(1) & (rate[:, -1] != 0)
         same &= self.turned[rows] <= notes.time[rows, -4].unsqueeze(1)
@@ -110,7 +110,7 @@ class Growth:
         return same & (steady | ((count >= _MANY) & (count * (1 - ratio[:, -1]) <= _GROWS)))
 
     def converged(self, model: Model, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Which rows (m,) approach a limit like a power of time, or of its logarithm; the limits.
+        """Mask of rows (m,) with a limit, like a power of time or of its log; the limits.
 
         The field must be much weaker at the limit than where the row is, and a limit that is
         approached slowly nearly the one that was to be expected before.
@@ -227,7 +227,7 @@ class _Notes:
         return due
 
     def count(self, rows: Tensor) -> Tensor:
-        """How many times the measure has grown tenfold, (m,)."""
+        """Number of times that the measure has grown tenfold, (m,)."""
         return 1 + (self.measure[rows, -1] / self.first[rows]).log10()
 
     def rates(self, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -52,7 +52,7 @@ _DECIDED = {
 
 @dataclass
 class EndStates(Columns):
-    """Where a solver stopped following starts, and why; one entry per start, (n,) or (n, k).
+    """Final states of a solver and the reasons to stop, one entry per start, (n,) or (n, k).
 
     Attributes:
         theta: where, (n, k); at infinity ±∞ in coordinates that grow.
@@ -151,7 +151,7 @@ def label_ends(model: Model, ends: EndStates, by: Rule | None = None) -> Limits:
 
 
 def in_doubt(ends: EndStates, label: Tensor, before: Tensor | None) -> Tensor:
-    """Which labels are in doubt since a saddle was passed, (n,); ``before`` with larger errors."""
+    """Mask of labels in doubt next to a saddle, (n,); ``before`` with larger errors."""
     known = label != Label.UNRESOLVED
     if before is None:
         return (ends.near != 0) & known

@@ -128,7 +128,7 @@ class Columns:
         return self._each(lambda column: column.to(device))
 
     def at(self: _Some, which: Tensor) -> _Some:
-        """Those of a mask of the leading shape, (n,)."""
+        """The rows of a mask of the leading shape, (n,)."""
         return self._each(lambda column: column[which])
 
     def put(self: _Some, which: Tensor, other: _Some) -> None:

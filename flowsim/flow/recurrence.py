@@ -38,7 +38,7 @@ Fine = Callable[[Tensor], Any]
 
 
 class Returns:
-    """What is known of the returns of each row.
+    """Returns of each row to a surface.
 
     Attributes:
         since: after how many steps the row took its surface, (n,).
@@ -151,7 +151,7 @@ class Returns:
         return torch.where(found & (period > 0), whole, torch.nan)
 
     def stays_near(self, index: Tensor) -> Tensor:
-        """Which rows that spent their steps neither come nearer to anything nor leave, (m,)."""
+        """Mask of rows that spent their steps and neither settle nor leave, (m,)."""
         low, high = self.pieces[:, index, 1:]
         extent = (high - low).nan_to_num(posinf=0.0, neginf=0.0)
         whole = high.amax(1) - low.amin(1)
@@ -197,7 +197,7 @@ def _advance(state: Any, h: Tensor, going: Tensor) -> None:
 
 def _crossing(ends: Sequence[Tensor], h: Tensor, anchor: Tensor, normal: Tensor,
               ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Where Hermite's quintics through both ends of steps cross surfaces: part of h, place."""
+    """Crossings of surfaces by Hermite's quintics through both ends of steps: part of h, place."""
     low, high = torch.zeros_like(h), torch.ones_like(h)
     for _ in range(50):
         middle = (low + high) / 2
@@ -218,7 +218,7 @@ def _hermite(ends: Sequence[Tensor], h: Tensor, part: Tensor) -> Tensor:
 
 
 def spirals(model: Any, centre: Tensor, theta: Tensor, fine: Fine) -> tuple[Tensor, Tensor]:
-    """Which rows at θ (m, k) spiral into a sink near ``centre``, (m,), and the sinks, (m, k).
+    """Mask of rows at θ (m, k) that spiral into a sink near ``centre``, and the sinks.
 
     Newton's method finds the sink. Copies of the row, at its displacement from there times 1, 1/2,
     1/4, …, must all be nearer after a turn.

@@ -35,7 +35,7 @@ class Solver(Protocol):
     def variable(self) -> Literal["time", "logit gap"]: ...
 
     def ends(self, start: Tensor, steps: Steps) -> Iterator[EndStates]:
-        """Where starts (n, k) stop and why, part by part; ``label_ends`` names them."""
+        """Final states of starts (n, k), part by part; ``label_ends`` labels them."""
         ...
 
     def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:

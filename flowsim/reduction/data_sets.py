@@ -23,7 +23,7 @@ class Origin(NamedTuple):
         architecture: the dimension that holds the flow for every data set drawn.
         data: the coordinates of the model found for this data: at most ``architecture``, unless
             this data leads out of what the draws span.
-        outside: how many of these lie outside what the draws span.
+        beyond_draws: how many of these lie outside what the draws span.
         draws: the dimension found for each data set drawn.
     """
 

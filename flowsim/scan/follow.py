@@ -41,7 +41,14 @@ def follow(
 
         limits = reference_limits(model, theta, options.rtol, options.atol, options.progress)
     points = np.empty(len(theta), point_dtype(model, fraction))
-    for name in ("label", "status", "rule", "gradient_norm", "evaluations", *_of_some(model)):
+    for name in (
+        "label",
+        "status",
+        "rule",
+        "gradient_norm",
+        "evaluations",
+        *_optional_columns(model),
+    ):
         points[name] = getattr(limits, name).numpy()
     points["limit_loss"] = limits.loss.numpy()
     for i, name in enumerate(model.coordinates):
@@ -150,10 +157,10 @@ def point_dtype(model: Model, fraction: float | None) -> np.dtype:
     drifts = [(f"drift_{name}", "<f8") for name in model.conserved_names]
     codes = [(name, "i1") for name in ("label", "status", "rule")]
     numbers = [(name, "<f8") for name in floats] + [("evaluations", "<i4")]
-    return np.dtype([*codes, *numbers, *_of_some(model).items(), *drifts])
+    return np.dtype([*codes, *numbers, *_optional_columns(model).items(), *drifts])
 
 
-def _of_some(model: Model) -> dict[str, str]:
+def _optional_columns(model: Model) -> dict[str, str]:
     """Columns of ``Limits`` for kinks that were met and for closed orbits, with their types."""
     kinks = {"kinks": "<i4", "sliding_time": "<f8"} if model.kinked else {}
     closed = {} if type(model).field is Model.field else {"period": "<f8"}
@@ -170,7 +177,7 @@ def training_dtype(model: Model) -> np.dtype:
 def trained_points(model: Model, theta: Tensor, options: SolverOptions) -> np.ndarray:
     """Results for every row of ``theta``, a structured array of shape (n,).
 
-    ``how.progress`` is called with how many more steps were taken, summed over the starts.
+    ``options.progress`` is called with how many more steps were taken, summed over the starts.
     """
     found = descend(model, theta, options.optimizer, options.progress)
     points = np.empty(len(theta), training_dtype(model))

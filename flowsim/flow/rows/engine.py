@@ -254,7 +254,7 @@ def _rest(model: Model, levels: Levels, found: Followed, why: Tensor) -> None:
 
 
 def _near_saddles(model: Model, half: CompiledModel, found: Followed, rtol: float) -> Tensor:
-    """How near a saddle the rows passed, (n,): see ``return_codes``."""
+    """Codes of the distance to the nearest saddle, (n,): see ``return_codes``."""
     levels, stuck = model.levels(), found.why == return_codes.STUCK
     if half.near_saddles is not None:
         passed = torch.from_numpy(half.near_saddles(found.near.numpy(), rtol))
