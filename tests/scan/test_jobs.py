@@ -180,11 +180,12 @@ def test_a_model_of_the_script_itself_reaches_the_processes(tmp_path):
 
 LONG = """
 import time
+from contextlib import closing
 from flowsim.scan.workers import run_chunks
-results = run_chunks(time.sleep, [0, 60, 60].__getitem__, range(3), jobs=2)
-next(results)
-print("begun", flush=True)
-time.sleep(60)
+with closing(run_chunks(time.sleep, [0, 60, 60].__getitem__, range(3), jobs=2)) as results:
+    next(results)
+    print("begun", flush=True)
+    time.sleep(60)
 """
 
 
@@ -201,7 +202,8 @@ def test_processes_end_with_the_one_that_started_them(tmp_path, number):
         assert main.stdout.readline() == "begun\n"
         os.kill(main.pid, number) if number == signal.SIGKILL else os.killpg(main.pid, number)
         assert main.wait(30) != 0
-        main.communicate(timeout=30)  # the workers hold the ends of the pipes
+        said = main.communicate(timeout=30)[1]  # the workers hold the ends of the pipes
+    assert said.count("Traceback") == (number == signal.SIGINT)  # the workers say nothing
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ProcessLookupError):
         for _ in range(100):  # until the system has buried them
