@@ -47,7 +47,8 @@ class Parameter:
         default: its value unless given; where it must be given, the explorer's first value.
         help: a few words.
         required: whether it must be given.
-        requires: the switch without which the model does not have it.
+        requires: the argument without which the model does not have it; of itself, if it may be
+            left out altogether.
         noun: its name in a sentence, where that is another.
         shown: the smallest and the largest value that the explorer shows.
     """
@@ -310,6 +311,7 @@ def _complete(spec: ModelSpec, given: Mapping[str, Any]) -> dict[str, Any]:
             of a number.
     """
     known, model = spec.parameters, spec.name if spec.is_own else f"the {spec.name} model"
+    given = given if spec.is_own else cast(Any, spec.kind).completed(given)
     for name in given.keys() - known.keys():
         takes = ", ".join(known) or "no arguments"
         own = f"{model} has no argument {name}; it takes {takes}"

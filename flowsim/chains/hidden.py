@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import math
 from collections.abc import Callable
 from functools import cached_property
@@ -74,7 +75,7 @@ class HiddenMarkovProcess:
 
     def __init__(self, transitions: Any) -> None:
         try:
-            found = np.array(transitions, dtype=float)
+            found = np.array(transitions, dtype=float, order="C")
         except (TypeError, ValueError):
             raise InputError("the transitions of a hidden process are numbers (V, S, S)") from None
         if found.ndim != 3 or found.shape[1] != found.shape[2] or len(found) < 2:
@@ -88,6 +89,7 @@ class HiddenMarkovProcess:
         self._transitions = found
         self.symbols, self.states = found.shape[:2]
         self.emission: np.ndarray | None = None
+        self._name = ""
 
     @classmethod
     def from_emission(cls, kernel: Any, emission: Any) -> HiddenMarkovProcess:
@@ -136,6 +138,16 @@ class HiddenMarkovProcess:
     def transitions(self) -> np.ndarray:
         """T, a copy, shape (V, S, S)."""
         return self._transitions.copy()
+
+    @property
+    def name(self) -> str:
+        """The text from which ``parse_process`` makes the process again.
+
+        >>> import flowsim.chains.hidden as hidden
+        >>> hidden.process("mess3", x=0.1).name
+        'mess3:x=0.1,a=0.85'
+        """
+        return self._name or json.dumps(self._transitions.tolist())
 
     @cached_property
     def stationary(self) -> tuple[float, ...]:
@@ -459,4 +471,36 @@ def process(name: str, /, **numbers: float) -> HiddenMarkovProcess:
     for number in numbers:
         if number not in known:
             raise InputError(f"{name} has no {number!r}; it has {', '.join(known)}")
-    return PROCESSES[name](**numbers)
+    made = PROCESSES[name](**numbers)
+    values = {key: numbers.get(key, about.default) for key, about in known.items()}
+    made._name = f"{name}:" + ",".join(f"{key}={value!r}" for key, value in values.items())
+    return made
+
+
+def parse_process(text: str) -> HiddenMarkovProcess:
+    """The process that NAME, NAME:NUMBER=VALUE,… or its transitions (V, S, S) as JSON spell.
+
+    Raises:
+        InputError: another text, or as ``process``.
+
+    >>> import flowsim.chains.hidden as hidden
+    >>> hidden.parse_process("flips:p=0.9,q=0.9") == hidden.process("flips", p=0.9, q=0.9)
+    True
+    """
+    if text.startswith("["):
+        try:
+            return HiddenMarkovProcess(json.loads(text))
+        except json.JSONDecodeError:
+            raise InputError("the transitions of a hidden process are JSON numbers") from None
+    name, _, rest = text.partition(":")
+    numbers = {}
+    for part in rest.split(",") if rest else []:
+        key, _, value = part.partition("=")
+        try:
+            numbers[key.strip()] = float(value)
+        except ValueError:
+            said = text if len(text) <= 60 else f"{text[:57]}..."
+            raise InputError(
+                f"a process is NAME or NAME:NUMBER=VALUE,NUMBER=VALUE, not {said!r}"
+            ) from None
+    return process(name.strip(), **numbers)

@@ -8,6 +8,7 @@ makes of it the function that typer reads.
 from __future__ import annotations
 
 import inspect
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
@@ -88,7 +89,7 @@ class ReducedModelOptions:
         if self.model in BUILT_IN:
             known = parameters(built_in(self.model))
             needed = {name: about for name, about in known.items() if about.required}
-            if not needed.keys() <= given.keys():
+            if not needed.keys() <= given.keys() and "process" not in given:
                 names = " and ".join(f"--{name}" for name in needed)
                 meanings = ", ".join(about.help for about in needed.values())
                 raise InputError(f"{names} are needed: {meanings}")
@@ -119,6 +120,32 @@ class ReducedModelOptions:
     def length_word(self, length: int) -> str:
         """N as a file's name says it."""
         return f"N{length}"
+
+
+@dataclass(frozen=True)
+class HiddenProcess(ReducedModelOptions):
+    """A hidden process in place of a chain, for a model that reads one symbol of it."""
+
+    process: options.Process = None
+    kernel: options.KernelFile = None
+    emission: options.Emission = None
+
+    def arguments(self) -> dict[str, Any]:
+        given = super().arguments()
+        if (self.kernel is None) != (self.emission is None):
+            raise InputError("--kernel and --emission go together: a hidden process")
+        if self.kernel is not None and self.emission is not None:
+            from flowsim.cli.files import emitting_process
+
+            if self.process is not None:
+                raise InputError("--process gives the whole process: omit --kernel, --emission")
+            given["process"] = emitting_process(self.kernel, self.emission).name
+        return given
+
+    def name_parts(self) -> list[str]:
+        named = [re.sub("[:,]", "_", self.process)] if self.process else []
+        named += [file.stem for file in (self.kernel, self.emission) if file is not None]
+        return [*super().name_parts(), *(re.sub(r"[^\w.-]+", "", name) for name in named)]
 
 
 @dataclass(frozen=True)
@@ -294,7 +321,7 @@ class FigureFiles(Printed):
 
 
 @dataclass(frozen=True)
-class ModelFigure(ModelOnChain, OptimizerOptions, FigureFiles):
+class ModelFigure(HiddenProcess, ModelOnChain, OptimizerOptions, FigureFiles):
     """A figure of a reduced model on one chain, followed by the flow or trained."""
 
     def files_of(self, kind: str, *more: str) -> tuple[Path, Path]:

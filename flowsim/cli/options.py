@@ -306,6 +306,20 @@ States = Annotated[
     option(CHAIN, "S", "S states: leave the state with probability P, uniformly to the others.",
            parser=states),
 ]  # fmt: skip
+KernelFile = Annotated[
+    Path | None,
+    option(CHAIN, "FILE", "A transition matrix: a row a line, numbers with commas between them."),
+]
+Process = Annotated[
+    str | None,
+    option(CHAIN, "PROCESS", "A hidden Markov process by name, with its numbers: "
+           "flips:p=0.9,q=0.9,epsilon=0.2, mess3:x=0.05,a=0.85, golden-mean, even, rrxor or z1r."),
+]  # fmt: skip
+Emission = Annotated[
+    Path | None,
+    option(CHAIN, "FILE", "Chances of the symbols that each state of --kernel emits: a row a "
+           "state. The chain is then hidden."),
+]  # fmt: skip
 Model = Annotated[
     str,
     option(MODEL, "NAME", f"{'; '.join(built_in(name).__doc__ for name in BUILT_IN)}; or a model "

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
+from flowsim.cli.files import require_file
 from flowsim.cli.groups import FIGURES, FigureFiles, Printed
 from flowsim.cli.options import join_ranges
 from flowsim.cli.printer import Summary, as_text
@@ -60,16 +61,6 @@ def warn(sentence: str, stream: TextIO | None = None) -> None:
         print(f"flowsim: {sentence}", file=stream, flush=True)
     except OSError:
         _drop(stream)
-
-
-def require_file(path: Path) -> None:
-    """InputError unless there is something of that name."""
-    try:
-        found = path.exists()
-    except OSError as error:  # a name that no file can have
-        raise InputError(f"{str(path)!r}: {error.strerror}") from None
-    if not found:
-        raise InputError(f"no such file: {str(path)!r}")
 
 
 def _drop(stream: TextIO) -> None:

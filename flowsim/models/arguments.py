@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from flowsim.chain import BinaryChain
+from flowsim.errors import InputError
 from flowsim.spec import Parameter, import_object
 
 if TYPE_CHECKING:
+    from flowsim.chains.seen import SeenChain
     from flowsim.interface import Model
 
 LENGTH = Parameter(8, "positions", shown=(1, 64))
@@ -29,6 +31,11 @@ class Arguments:
     home: ClassVar[str]
     title: ClassVar[str]
     lacks: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def completed(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """The arguments with those that others of them say; InputError where they contradict."""
+        return given
 
     def build(self) -> Model:
         """The model; InputError for a value that it refuses."""
@@ -55,3 +62,38 @@ class OnBinaryChain(Arguments):
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in self.of_chain}
         model: Model = import_object(self.home)(self.chain(), **own)
         return model
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadsOneSymbol(OnBinaryChain):
+    """Arguments of a model that may read one symbol: a hidden process may take a chain's place.
+
+    p and q are then those of the process's first-order projection.
+    """
+
+    of_chain = ("p", "q", "process")
+
+    process: str = Parameter(
+        "", "a hidden process of which it reads one symbol", requires="process",
+        noun="hidden process",
+    ).field()  # fmt: skip
+
+    @classmethod
+    def completed(cls, given: dict[str, Any]) -> dict[str, Any]:
+        if not given.get("process"):
+            return {name: value for name, value in given.items() if name != "process"}
+        seen = _projection(given["process"])
+        for name, value in (("p", seen.p), ("q", seen.q)):
+            if abs(given.get(name, value) - value) > 1e-9:  # a record's may differ by rounding
+                raise InputError(f"the process gives p and q: omit {name}")
+        return {**given, "process": seen.process.name, "p": seen.p, "q": seen.q}
+
+    def chain(self) -> BinaryChain:
+        return _projection(self.process) if self.process else super().chain()
+
+
+def _projection(text: str) -> SeenChain:
+    from flowsim.chains.hidden import parse_process
+    from flowsim.chains.seen import SeenChain
+
+    return SeenChain.of(parse_process(text))

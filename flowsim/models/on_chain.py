@@ -92,9 +92,11 @@ class OnChain(Model):
 
     def _chain_words(self) -> str:
         if isinstance(self.chain, SeenChain):
-            return f"neighbours of a hidden process, $p$ = {self.chain.p:.4g}, $q$ = " + (
-                f"{self.chain.q:.4g}: {self.chain.regime}"
-            )
+            named = self.chain.process.name
+            source = "of a hidden process" if named.startswith("[") else f"of {named}"
+            numbers = f"$p$ = {self.chain.p:.4g}, $q$ = {self.chain.q:.4g}"
+            sign = self.chain.regime.removeprefix("p + q ")
+            return f"first-order projection {source}\n{numbers}: $p + q$ {sign}"
         if not hasattr(self.chain, "q"):
             return f"Markov chain $p$ = {self.chain.p:g}: ${self.chain.regime}$"
         p, q, regime = f"{self.chain.p:g}", f"{self.chain.q:g}", self.chain.regime
@@ -150,6 +152,7 @@ class OnChain(Model):
 
     def attributes(self) -> dict[str, Any]:
         own = {name: getattr(self.chain, name) for name in "pq" if hasattr(self.chain, name)}
+        own |= {"process": self.chain.process.name} if isinstance(self.chain, SeenChain) else {}
         return {**super().attributes(), **own, "regime": self.chain.regime}
 
 

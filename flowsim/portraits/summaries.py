@@ -72,8 +72,8 @@ def plain(value: Any) -> Any:
 
 def _chosen(record: xr.Dataset) -> dict[str, Any]:
     """The chain and the model of a record, with what was chosen of it and its words."""
-    names = ["title", "subtitle", "p", "q", "states", "hidden_per_state", "regime", "model",
-             "length", "attention", "tied", "bias", "prior"]  # fmt: skip
+    names = ["title", "subtitle", "process", "p", "q", "states", "hidden_per_state", "regime",
+             "model", "length", "attention", "tied", "bias", "prior"]  # fmt: skip
     chosen = {name: record.attrs[name] for name in names if name in record.attrs}
     named = end_names(record.attrs)
     return {**chosen, **({"end_names": named} if named else {})}

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flowsim.cli import options
+from flowsim.cli.files import emitting_process, read_kernel
 from flowsim.cli.groups import OneChain
-from flowsim.cli.options import CHAIN, MAX_STATES, number, option, quoted
-from flowsim.cli.output import echo, require_file
+from flowsim.cli.options import CHAIN, number, option, quoted
+from flowsim.cli.output import echo
 from flowsim.cli.printer import Summary, as_text
 from flowsim.errors import InputError
 from flowsim.markov import MarkovChain, SymmetricChain
@@ -30,11 +31,7 @@ class AnyChain(OneChain):
     """A chain on any number of states and of any order, or a law of kernels."""
 
     states: options.States = None
-    kernel: Annotated[
-        Path | None,
-        option(CHAIN, "FILE",
-               "A transition matrix: a row a line, numbers with commas between them."),
-    ] = None  # fmt: skip
+    kernel: options.KernelFile = None
     order: Annotated[
         int | None,
         option(CHAIN, "K", "The next symbol depends on the last K; --kernel then has S^K rows, "
@@ -46,36 +43,23 @@ class AnyChain(OneChain):
                "a FILE as of --kernel; several with weights, as "
                "doubly-stochastic:0.75,dirichlet:0.25."),
     ] = None  # fmt: skip
-
-    process: Annotated[
-        str | None,
-        option(CHAIN, "PROCESS", "A hidden Markov process by name, with its numbers: "
-               "flips:p=0.9,q=0.9,epsilon=0.2, mess3:x=0.05,a=0.85, golden-mean, even, rrxor or "
-               "z1r."),
-    ] = None  # fmt: skip
-    emission: Annotated[
-        Path | None,
-        option(CHAIN, "FILE", "Chances of the symbols that each state of --kernel emits: a row a "
-               "state. The chain is then hidden."),
-    ] = None  # fmt: skip
+    process: options.Process = None
+    emission: options.Emission = None
 
     def hidden_process(self) -> HiddenMarkovProcess | None:
         """The hidden process of --process, or of --kernel and --emission, if one is given."""
-        from flowsim.chains.hidden import HiddenMarkovProcess, process
+        from flowsim.chains.hidden import parse_process
 
         others = (self.p, self.q, self.states, self.order, self.prior)
         if self.process is not None:
             if any(x is not None for x in (*others, self.kernel, self.emission)):
                 raise InputError("--process gives the whole process: omit the other options")
-            name, numbers = _process_words(self.process)
-            return process(name, **numbers)
+            return parse_process(self.process)
         if self.emission is None:
             return None
         if self.kernel is None or any(x is not None for x in others):
             raise InputError("--emission goes with --kernel alone")
-        return HiddenMarkovProcess.from_emission(
-            read_kernel(self.kernel), read_kernel(self.emission)
-        )
+        return emitting_process(self.kernel, self.emission)
 
     def any_chain(self) -> MarkovChain | OrderChain:
         """The chain that the options describe; InputError unless they describe one."""
@@ -102,27 +86,6 @@ class AnyChain(OneChain):
             )
         assert self.prior is not None
         return prior_of(self.prior, self.states, self.order)
-
-
-def read_kernel(path: Path) -> list[list[float]]:
-    """The numbers of a text file, line by line."""
-    require_file(path)
-    if not path.is_file():
-        raise InputError(f"{str(path)!r} is no file")
-    rows: list[list[float]] = []
-    try:
-        with path.open(encoding="utf-8") as lines:
-            for place, line in enumerate(map(str.strip, lines), 1):
-                values = [number(word) for word in line.split(",")] if line else []
-                if len(rows) >= MAX_STATES or len(values) > MAX_STATES:
-                    raise InputError(f"{str(path)!r} has more than {MAX_STATES} states")
-                if any(map(math.isnan, values)):
-                    raise InputError(f"line {place} of {str(path)!r} is {quoted(line)}, "
-                                     "not numbers with commas between them")  # fmt: skip
-                rows += [values] if values else []
-    except UnicodeDecodeError:
-        raise InputError(f"{str(path)!r} is no text file") from None
-    return rows
 
 
 def chain_of_order(rows: list[list[float]], order: int) -> OrderChain:
@@ -212,20 +175,6 @@ class Chain(AnyChain):
                min=1, max=10**6, show_default=False),
     ] = None  # fmt: skip
     as_json: options.Json = False
-
-
-def _process_words(text: str) -> tuple[str, dict[str, float]]:
-    """The name and the numbers of --process."""
-    name, _, rest = text.partition(":")
-    numbers = {}
-    for part in rest.split(",") if rest else []:
-        key, _, value = part.partition("=")
-        numbers[key.strip()] = number(value)
-        if math.isnan(numbers[key.strip()]):
-            raise InputError(
-                f"--process is NAME or NAME:NUMBER=VALUE,NUMBER=VALUE, not {quoted(text)}"
-            )
-    return name.strip(), numbers
 
 
 def chain(given: Chain) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from flowsim.cli import options, sizes
+from flowsim.cli.files import require_file
 from flowsim.cli.groups import Budget, FigureFiles, ModelOnChain, chain_words
 from flowsim.cli.options import FULL, OUTPUT, WINDOW, Interval, option
-from flowsim.cli.output import neutral_command, progress, redraw, report, require_file, write_figure
+from flowsim.cli.output import neutral_command, progress, redraw, report, write_figure
 from flowsim.errors import InputError
 from flowsim.models.states import HIDDEN_PER_STATE
 from flowsim.spec import ModelSpec, built_in, has_parameter, parameters

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from flowsim.cli import options
-from flowsim.cli.output import echo, require_file
+from flowsim.cli.files import require_file
+from flowsim.cli.output import echo
 from flowsim.cli.printer import Summary, as_text
 from flowsim.errors import InputError
 

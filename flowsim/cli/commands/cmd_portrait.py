@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from flowsim.cli import options
+from flowsim.cli.files import require_file
 from flowsim.cli.groups import ModelFigure, Tolerances
 from flowsim.cli.options import OPTIMIZER, OUTPUT, STARTS, WINDOW, flag, option
-from flowsim.cli.output import progress, redraw, report, require_file, write_figure
+from flowsim.cli.output import progress, redraw, report, write_figure
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:

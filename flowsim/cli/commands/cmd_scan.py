@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flowsim.cli import options
-from flowsim.cli.groups import OptimizerOptions, Printed, ReducedModelOptions, Tolerances
+from flowsim.cli.groups import HiddenProcess, OptimizerOptions, Printed, Tolerances
 from flowsim.cli.options import CHAIN, MODEL, OUTPUT, WINDOW, WORK, Interval, option
 from flowsim.cli.output import neutral_command, progress, report
 from flowsim.cli.printer import Summary
@@ -85,7 +85,7 @@ class StartOptions:
 
 
 @dataclass(frozen=True)
-class ScanOptions(StartOptions, ReducedModelOptions, OptimizerOptions, Tolerances, Printed):
+class ScanOptions(StartOptions, HiddenProcess, OptimizerOptions, Tolerances, Printed):
     """The options of ``scan``."""
 
     p: Annotated[

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from flowsim.models.arguments import BIAS, OnBinaryChain
+from flowsim.models.arguments import BIAS, ReadsOneSymbol
 
 
 @dataclass(frozen=True, kw_only=True)
-class Canonical(OnBinaryChain):
+class Canonical(ReadsOneSymbol):
     """canonical (e, w)"""
 
     home = "flowsim.models.canonical.model:CanonicalModel"

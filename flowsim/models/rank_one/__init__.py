@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from flowsim.models.arguments import LENGTH, OnBinaryChain
+from flowsim.models.arguments import LENGTH, ReadsOneSymbol
 from flowsim.spec import Parameter
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankOne(OnBinaryChain):
+class RankOne(ReadsOneSymbol):
     """rank-one, which full training from lifted starts follows"""
 
     home = "flowsim.models.rank_one.model:RankOneModel"

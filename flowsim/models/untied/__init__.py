@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from flowsim.models.arguments import BIAS, OnBinaryChain
+from flowsim.models.arguments import BIAS, ReadsOneSymbol
 
 
 @dataclass(frozen=True, kw_only=True)
-class Untied(OnBinaryChain):
+class Untied(ReadsOneSymbol):
     """untied (e, u, w)"""
 
     home = "flowsim.models.untied.model:UntiedModel"
