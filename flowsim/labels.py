@@ -59,7 +59,8 @@ class Status(IntEnum):
     """Status of the integration of a trajectory.
 
     CONVERGED: at an end. TIMED_OUT: its steps or its time were used up. DIVERGED: it left all
-    bounds. FAILED: no step was small enough, or the flow is not unique from where it stopped.
+    bounds. FAILED: no step was small enough, the flow is not unique from where it stopped, or the
+    start is outside the domain of the loss.
     PERIODIC: large steps of gradient descent go round in a circle, or the orbit of a field does.
 
     >>> import flowsim

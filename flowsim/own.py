@@ -51,15 +51,19 @@ def from_loss(
     return kind()
 
 
-def check_own(model: Model, theta: Tensor) -> None:
-    """InputError, in one sentence, for a loss that cannot be followed from the starts (n, k)."""
+def check_own(model: Model, theta: Tensor) -> Tensor:
+    """The starts (n, k), those outside the domain of the loss or of the field as NaN.
+
+    Raises:
+        InputError: the loss cannot be followed from any start, or is not written as it must be.
+    """
     import torch
 
     name = model.name
     check_coordinates(name, model.coordinates)
     finite = theta[theta.isfinite().all(1)]
     if not len(finite):
-        return
+        return theta
     few = torch.cat([finite[:2], 1.01 * finite[:1] + 0.01])
     given = few.clone()
     loss = _called(name, "loss", model.loss, given)
@@ -75,25 +79,29 @@ def check_own(model: Model, theta: Tensor) -> None:
     alone = torch.cat([_called(name, "loss", model.loss, few[i : i + 1]) for i in range(len(few))])
     if not torch.allclose(alone, loss.detach(), rtol=1e-9, atol=1e-12, equal_nan=True):
         raise InputError(f"the loss of {name} mixes the rows of a batch, which are separate starts")
-    whole = _called(name, "loss", model.loss, finite)
-    if not bool(whole.isfinite().all()):
-        _not_finite(model, "loss", finite, whole)
-    for what, rows in (("gradient", finite), ("field", finite), ("jacobian", finite[:2])):
-        found = _called(name, what, getattr(model, what), rows)
-        shape = (len(rows), *((rows.shape[1],) * (2 if what == "jacobian" else 1)))
-        if tuple(found.shape) != shape:
-            raise InputError(
-                f"the {what} of {name} has the shape {tuple(found.shape)}; it must be {shape}"
-            )
-        if what != "jacobian" and not bool(found.isfinite().all()):
-            _not_finite(model, what, finite, found.sum(1))
+    inside = torch.ones(len(finite), dtype=torch.bool, device=theta.device)
+    for what in ("loss", "gradient", "field"):
+        found = _called(name, what, getattr(model, what), finite)
+        if what != "loss":
+            _check_shape(name, what, found, finite.shape)
+        inside &= found.reshape(len(finite), -1).isfinite().all(1)
+        if not bool(inside.any()):
+            values = zip(model.coordinates, finite[0].tolist(), strict=True)
+            place = ", ".join(f"{coordinate} = {value:g}" for coordinate, value in values)
+            raise InputError(f"the {what} of {name} is finite at no start, such as {place}")
+    some = finite[inside][:2]
+    jacobian = _called(name, "jacobian", model.jacobian, some)
+    _check_shape(name, "jacobian", jacobian, (*some.shape, some.shape[1]))
+    theta = theta.clone()
+    theta[theta.isfinite().all(1).nonzero()[~inside, 0]] = torch.nan
+    return theta
 
 
-def _not_finite(model: Model, what: str, theta: Tensor, values: Tensor) -> None:
-    row = int((~values.isfinite()).nonzero()[0, 0])
-    named = zip(model.coordinates, theta[row].tolist(), strict=True)
-    place, value = ", ".join(f"{n} = {v:g}" for n, v in named), float(values[row].detach())
-    raise InputError(f"the {what} of {model.name} is {value:g} at the start {place}")
+def _check_shape(name: str, what: str, found: Tensor, shape: tuple[int, ...]) -> None:
+    if tuple(found.shape) != tuple(shape):
+        raise InputError(
+            f"the {what} of {name} has the shape {tuple(found.shape)}; it must be {tuple(shape)}"
+        )
 
 
 def _called(name: str, what: str, function: Callable[[Tensor], Any], theta: Tensor) -> Any:

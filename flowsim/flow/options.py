@@ -221,7 +221,7 @@ def accepts_starts(function: _Function) -> _Function:
         given = {**dict(zip(names[2:], more, strict=False)), **named}
         _check_tolerances(given.get("rtol"), given.get("atol", 0.0))
         if is_own(model):
-            check_own(model, starts.reshape(-1, k))
+            starts = check_own(model, starts.reshape(-1, k)).reshape(starts.shape)
         found = function(model, starts, *more, **named)
         return found if isinstance(theta0, Tensor) else found.numpy()
 

@@ -201,9 +201,9 @@ def critical_points_in(
     """The isolated critical points in a box of the model's coordinates, some of them held.
 
     Every point of a grid goes to a zero of dθ/dt by Levenberg and Marquardt's steps
-    −(JᵀJ + μ)⁻¹Jᵀ dθ/dt with a μ of its own. Points of curves and planes of critical points, and
-    points with a curvature of zero, are left out. A point that no step of the grid leads to is not
-    found.
+    −(JᵀJ + μ)⁻¹Jᵀ dθ/dt with a μ of its own. Points of curves and planes of critical points,
+    points with a curvature of zero, and points where the loss is not finite are left out. A point
+    that no step of the grid leads to is not found.
 
     Args:
         model: any model.
@@ -248,7 +248,7 @@ def critical_points_in(
         if not len(going):
             break
     newton = torch.linalg.solve_ex(jacobian, field.unsqueeze(-1))[0].squeeze(-1)
-    inside = ((theta >= low) & (theta <= high)).all(1)
+    inside = ((theta >= low) & (theta <= high)).all(1) & model.loss(theta).isfinite()
     size = torch.where(free, width, width.max())
     theta = theta[inside & (newton.abs() <= _ARRIVED * size).all(1)]
     rates = _rates(model, theta).abs()

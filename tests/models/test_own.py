@@ -12,6 +12,8 @@ from command import assert_refused, run
 import flowsim
 from flowsim import InputError, ModelSpec, from_loss
 from flowsim.curves import Curve
+from flowsim.labels import Label
+from flowsim.landscape.critical import critical_points_in
 from flowsim.records.model_attributes import source_attributes
 
 WELL = '''
@@ -153,7 +155,7 @@ BAD = {
     "shape": ("return theta", r"has the shape \(3, 2\) for θ of shape \(3, 2\); it must be \(3,\)"),
     "numpy": ("return theta.sum(-1).detach().numpy()", "is ndarray, not a tensor"),
     "detached": ("return theta.detach().sum(-1)", "is not differentiable"),
-    "nan": ("return theta.sum(-1).log()", "is nan at the start x = "),
+    "nan": ("return (-theta.square().sum(-1)).log()", "is finite at no start, such as x = -"),
     "changes": ("theta *= 2; return theta.sum(-1)", "changes its argument"),
     "mixes": ("return (theta - theta.mean(0)).square().sum(-1)", "mixes the rows"),
     "raises": ("return 1 / 0", "failed: ZeroDivisionError"),
@@ -171,6 +173,21 @@ def test_a_bad_loss_is_told_in_a_sentence(name, mine):
     model = ModelSpec("bad.py:Bad").build()
     with pytest.raises(InputError, match=reason):
         flowsim.find_limits(model, [[-1.0, -0.5], [0.5, -2.0]])
+
+
+def test_starts_outside_the_domain_are_unresolved_and_the_others_are_followed():
+    """A barrier around the disc r < 1/2, in which the gradient is finite and the loss is not."""
+    model = flowsim.from_loss(
+        lambda x, y: (x - 1) ** 2 / 2 + y**2 / 2 - 0.1 * (x**2 + y**2 - 0.25).log(), "barrier"
+    )
+    limits = flowsim.find_limits(model, [[0.2, 0.1], [2.0, 0.5], [-1.0, 0.4]])
+    assert limits.label.tolist() == [Label.UNRESOLVED, Label.LOCAL_MINIMUM, Label.LOCAL_MINIMUM]
+    assert limits.status[0] == flowsim.Status.FAILED
+    low, high = torch.tensor([[-2.0, -2.0], [2.0, 2.0]], dtype=torch.float64)
+    points, unstable = critical_points_in(model, low, high)
+    assert unstable.tolist() == [1, 0] and (points.norm(dim=1) > 0.5).all()
+    slopes = model.gradient(points)
+    assert slopes.abs().max() < 1e-10
 
 
 @pytest.mark.parametrize(
