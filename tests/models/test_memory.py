@@ -12,6 +12,7 @@ import flowsim
 from flowsim.chains.hidden import process
 from flowsim.errors import InputError
 from flowsim.models.memory.model import MemoryModel
+from flowsim.models.memory.recursion import loss_at_length
 from flowsim.spec import model
 from full_model import Architecture, PopulationLoss, Recipe, RunSettings, lift_states, train
 from full_model.model.hidden_source import HiddenSource
@@ -61,13 +62,23 @@ def test_the_loss_is_the_sum_over_all_hidden_paths(case, theta):
 
 
 @every_case
-def test_the_gradient_is_the_losses(case):
-    found = MemoryModel(*case)
-    theta = torch.tensor(POINTS, dtype=torch.float64)
-    slope = torch.autograd.functional.jacobian(lambda x: found.loss(x).sum(), theta)
-    assert (found.gradient(theta) - slope).abs().max() < 1e-14
-    bend = torch.autograd.functional.jacobian(lambda x: found.gradient(x), theta[0])
-    assert (found.hessian(theta[0]) - bend).abs().max() < 1e-12
+@pytest.mark.parametrize("theta", POINTS, ids=["own", "others", "shut"])
+def test_gradient_and_hessian_are_those_of_the_lifted_layer(case, theta):
+    _, _, S, N, m, decay = case
+    found, point = MemoryModel(*case), torch.tensor(theta, dtype=torch.float64)
+    arch = Architecture(S, N, hidden=m * S, states=S, output="states", attention="ssm",
+                        decay=decay, channels=S + 1)  # fmt: skip
+    whole = PopulationLoss(arch, HiddenSource(found.process))
+
+    def lifted(x):
+        return whole(lift_states(x[None], arch)).sum()
+
+    slope = torch.autograd.functional.jacobian(lifted, point)
+    assert (found.gradient(point) - slope).abs().max() < 1e-13
+    bend = torch.autograd.functional.hessian(lifted, point)
+    assert (found.hessian(point) - bend).abs().max() < 1e-12
+    through = torch.autograd.functional.hessian(found.loss, point)
+    assert (through - found.hessian(point)).abs().max() < 1e-15
 
 
 @every_case
@@ -166,6 +177,33 @@ def test_where_orbits_end_on_both_sides_and_with_both_memories():
     assert float(stuck.loss[0]) == pytest.approx(positive.bigram, abs=1e-9)
     for found in (freed, stuck):
         assert float(found.loss[1]) == pytest.approx(math.log(2), abs=1e-9)
+
+
+def test_a_recursion_over_the_memory_is_the_sum_over_words():
+    for theta in POINTS:
+        point = torch.tensor(theta, dtype=torch.float64)
+        for decay in ("signed", "positive"):
+            found = MemoryModel(0.8, 0.1, 2, 9, decay=decay)
+            assert abs(loss_at_length(found, point, 9) - float(found.loss(point))) < 1e-12
+    long = loss_at_length(found, point, 400), loss_at_length(found, point, 401)
+    assert long[0] == pytest.approx(long[1], abs=1e-4)  # a mean over positions, all but alike
+    with pytest.raises(InputError, match="is of two symbols, not 3"):
+        loss_at_length(MemoryModel(0.9, 0.2, 3, 2), point, 4)
+
+
+@pytest.mark.parametrize("decay", ["signed", "positive"])
+def test_in_its_plane_every_end_is_decided(decay):
+    """N = 2, p + q > 1: memory of the wrong sign goes to the bigram, the rest to Bayes's side."""
+    found = MemoryModel(0.9, 0.2, decay=decay)
+    theta = found.plane.grid([-1.0, 1.0], [-0.6, 0.7], found.plane.hold({}))
+    assert theta[0, 0].tolist() == [0.6, -1.2, -0.6, -1.0]
+    ends = flowsim.find_limits(found, theta.reshape(-1, 4))
+    assert (ends.label == flowsim.Label.LOCAL_MINIMUM).all() and ends.theta.isfinite().all()
+    below = ends.loss < found.bigram - 1e-3
+    signs = {"signed": [False, True, True, False], "positive": [True, True, False, False]}
+    assert below.tolist() == signs[decay]
+    assert (ends.loss[~below] - found.bigram).abs().max() < 1e-9
+    assert ends.loss[below].max() - ends.loss[below].min() < 1e-9
 
 
 @pytest.mark.parametrize("given, said", [

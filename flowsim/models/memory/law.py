@@ -36,13 +36,11 @@ def hidden_symmetric(states: int, p: float, flip: float) -> HiddenMarkovProcess:
 
 
 @lru_cache(maxsize=8)
-def pasts(
-    states: int, p: float, flip: float, length: int
-) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def pasts(states: int, p: float, flip: float, length: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """For n = 1 … N the words of n symbols that begin with 0, which stand for all by symmetry.
 
     Returns:
-        Last symbols (S^(n−1),), chances times S, and laws of the next symbol (S^(n−1), S).
+        Chances times S, (S^(n−1),), and laws of the next symbol (S^(n−1), S).
 
     Raises:
         InputError: more words than are enumerated.
@@ -55,12 +53,11 @@ def pasts(
     process = hidden_symmetric(states, p, flip)
     T = process.transitions
     ahead = (np.array(process.hidden.stationary) @ T[0])[None] * states
-    last, found = np.zeros(1, dtype=np.int64), []
+    found = []
     for n in range(1, length + 1):
         if n > 1:
             ahead = np.einsum("ws,xst->wxt", ahead, T).reshape(-1, states)
-            last = np.tile(np.arange(states), len(last))
         chance = ahead.sum(1)
         laws = ahead @ T.sum(2).T / np.where(chance > 0, chance, 1)[:, None]
-        found.append((last, chance, laws))
+        found.append((chance, laws))
     return found

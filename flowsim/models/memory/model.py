@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import entr
 from torch import Tensor
 
 from flowsim.chains.hidden import HiddenMarkovProcess
 from flowsim.errors import InputError, require_integer
 from flowsim.interface import Model
+from flowsim.models.autograd import Gradient, Hessian, Loss
 from flowsim.models.memory.law import hidden_symmetric, pasts
+from flowsim.models.memory.plane import MemoryPlane
+from flowsim.models.memory.words import QUANTITIES, sum_words
 from flowsim.models.states import HIDDEN_PER_STATE
 
-#: Numbers of an array of logits, at most.
-_CHUNK = 4_000_000
 #: Maps of raw numbers to decays: into (−1, 1) and into (0, 1).
 DECAYS: dict[str, Callable[[Tensor], Tensor]] = {
     "signed": torch.tanh,
@@ -45,7 +47,7 @@ class MemoryModel(Model):
         p: chance to leave a hidden state, strictly between 0 and 1.
         flip: ε, chance of another symbol than the state's own, in [0, 1).
         states: S, at least 2.
-        length: N, at least 1.
+        length: N, at least 1. At N = 2 all ends are finite; from 3 on the best lie at infinity.
         hidden_per_state: m, at least 1.
         decay: "signed" or "positive".
 
@@ -53,7 +55,7 @@ class MemoryModel(Model):
         InputError: a number out of range, or more than 3¹¹ words.
 
     >>> import flowsim
-    >>> model = flowsim.model("memory", 0.9, flip=0.2, length=8)
+    >>> model = flowsim.model("memory", 0.9, flip=0.2)
     >>> [round(float(model.loss([0.5, 0.6, 0.0, 0.0])), 4), round(model.bigram, 4)]
     [0.8184, 0.6511]
     """
@@ -73,7 +75,6 @@ class MemoryModel(Model):
     )
     coordinates = ("e", "w", "v", "alpha")
     keeps_sign = (True, True, True, False)
-    shown = ("w", "e")
     slow = True
 
     def __init__(
@@ -81,7 +82,7 @@ class MemoryModel(Model):
         p: float,
         flip: float = 0.2,
         states: int = 2,
-        length: int = 8,
+        length: int = 2,
         hidden_per_state: int = HIDDEN_PER_STATE,
         decay: str = "signed",
     ) -> None:
@@ -97,9 +98,8 @@ class MemoryModel(Model):
         )
         self.kinked = states > 2
         words = pasts(states, p, flip, length)
-        self._lags = _lagged_symbols([last for last, _, _ in words], states)
-        self._weight = torch.cat([torch.from_numpy(chance) for _, chance, _ in words]) / length
-        self._target = torch.cat([torch.from_numpy(laws) for _, _, laws in words])
+        self._chances = np.concatenate([chance for chance, _ in words]) / length
+        self._laws = np.concatenate([laws for _, laws in words])
 
     @property
     def subtitle(self) -> str:  # type: ignore[override]
@@ -123,8 +123,11 @@ class MemoryModel(Model):
     @property
     def bayes(self) -> float:
         """The least possible loss of N positions, the mean of H₂ … H_{N+1}, in nats."""
-        laws = self._target
-        return -float((self._weight * torch.xlogy(laws, laws).sum(-1)).sum())
+        return float((self._chances * entr(self._laws).sum(-1)).sum())
+
+    @property
+    def plane(self) -> MemoryPlane:
+        return MemoryPlane(self)
 
     def kappa(self, theta: Tensor) -> Tensor:
         """κ, the decay of the memory, (...)."""
@@ -136,85 +139,28 @@ class MemoryModel(Model):
 
     def loss(self, theta: Tensor) -> Tensor:
         """Exact expected next-symbol cross-entropy in nats, shape (...)."""
-        return self._by_chunks(theta, self._loss)
+        return Loss.apply(self, theta)
 
     def gradient(self, theta: Tensor) -> Tensor:
-        """∇L, shape of θ. With δ = softmax − P(· | word), G = c m w|w| and M the memory,
+        """∇L, shape of θ."""
+        return Gradient.apply(self, theta)
 
-        ∂L/∂logit = δ, ∂L/∂u = c e² (1 + c G 1{u > 0}) δ, ∂L/∂a = Σ M ∂L/∂u, ∂L/∂κ = a Σ M′ ∂L/∂u.
-        """
-        return self._by_chunks(theta, self._gradient)
+    def hessian(self, theta: Tensor) -> Tensor:
+        """∂²L, shape (..., 4, 4)."""
+        return Hessian.apply(self, theta)
 
-    def _by_chunks(self, theta: Tensor, quantity: Callable[[Tensor], Tensor]) -> Tensor:
-        rows = theta.reshape(-1, 4)
-        most = max(1, _CHUNK // self._target.numel())
-        found = torch.cat([quantity(part) for part in rows.split(most)]) if len(rows) else rows
-        return found.reshape((*theta.shape[:-1], *found.shape[1:]))
-
-    def _loss(self, rows: Tensor) -> Tensor:
-        logits = rows[:, 0, None, None].square() * self._logits_over_e2(rows, self._inputs(rows))
-        lost = logits.logsumexp(-1) - (self._target.to(rows) * logits).sum(-1)
-        return (lost * self._weight.to(rows)).sum(-1)
-
-    def _gradient(self, rows: Tensor) -> Tensor:
-        e, w, v, _ = rows.unbind(-1)
-        ratio, m = self.states / (self.states - 1), self.hidden_per_state
-        kappa, signed = self.kappa(rows), self.decay == "signed"
-        u = self._inputs(rows)
-        over = self._logits_over_e2(rows, u)
-        square = e.square()[:, None, None]
-        off = (square * over).softmax(-1) - self._target.to(rows)
-        off = off * self._weight.to(rows)[:, None]
-        opened = ratio * m * (w * w.abs())[:, None, None] * (u > 0)
-        through = square * ratio * (1 + opened) * off
-        by_a = (through * self._memory(kappa)).sum((-2, -1))
-        by_kappa = v * v.abs() * (through * self._memory(kappa, 1)).sum((-2, -1))
-        return torch.stack(
-            [
-                2 * e * (off * over).sum((-2, -1)),
-                2 * ratio**2 * m * w.abs() * e.square() * (off * u.relu()).sum((-2, -1)),
-                2 * v.abs() * by_a,
-                (1 - kappa.square() if signed else kappa * (1 - kappa)) * by_kappa,
-            ],
-            dim=-1,
-        )
-
-    def _memory(self, kappa: Tensor, derivative: int = 0) -> Tensor:
-        """Σ_k κ^k c(x_{n−k}) of every word, or its derivative by κ, (n, words, S)."""
-        powers = [torch.ones_like(kappa)]
-        for _ in range(self.length - 1 - derivative):
-            powers.append(powers[-1] * kappa)
-        rising = torch.stack(powers[: self.length - derivative], dim=-1)
-        lags = self._lags.to(kappa)[derivative:]
-        if derivative:
-            rising = rising * torch.arange(1, self.length).to(kappa)
-            lags = lags[: self.length - 1]
-        return torch.einsum("nk,kws->nws", rising, lags)
-
-    def _inputs(self, rows: Tensor) -> Tensor:
-        """u of every word, (n, words, S)."""
-        a = rows[:, 2] * rows[:, 2].abs()
-        return self._lags[0].to(rows) + a[:, None, None] * self._memory(self.kappa(rows))
+    def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
+        """One quantity at all points, by the compiled sum over words."""
+        axes = QUANTITIES[quantity]
+        rows = theta.detach().reshape(-1, 4).double().cpu().numpy()
+        found = np.empty((len(rows), 4**axes))
+        sum_words(
+            axes, rows, self.decay == "signed", self.states, self.hidden_per_state, self.length,
+            self._chances, self._laws, found,
+        )  # fmt: skip
+        return torch.from_numpy(found).reshape((*theta.shape[:-1], *[4] * axes)).to(theta)
 
     def unigram_slope(self, theta: Tensor) -> Tensor:
         """C with L = log S − C e² + O(e⁴), (...): the unigram traps where C < 0."""
-        rows = theta.reshape(-1, 4)
-        logits = self._logits_over_e2(rows, self._inputs(rows))
-        per_word = (self._target.to(theta) * logits).sum(-1) - logits.mean(-1)
-        return (per_word * self._weight.to(theta)).sum(-1).reshape(theta.shape[:-1])
-
-    def _logits_over_e2(self, rows: Tensor, u: Tensor) -> Tensor:
-        ratio, w = self.states / (self.states - 1), rows[:, 1, None, None]
-        return ratio * (u + ratio * self.hidden_per_state * w * w.abs() * u.relu())
-
-
-def _lagged_symbols(last: list[np.ndarray], states: int) -> Tensor:
-    """c(x_{n−k}) of every word by lag k, zero where k ≥ n, shape (N, words, S)."""
-    own = np.eye(states) - 1 / states
-    length, pieces = len(last), []
-    memory = np.zeros((length, 1, states))
-    for n, symbols in enumerate(last):
-        past = memory if n == 0 else np.repeat(memory, states, axis=1)
-        memory = np.concatenate([own[symbols][None], past[:-1]])
-        pieces.append(memory)
-    return torch.from_numpy(np.concatenate(pieces, axis=1))
+        at_zero = theta * theta.new_tensor([0.0, 1.0, 1.0, 1.0])
+        return -self.hessian(at_zero)[..., 0, 0] / 2
