@@ -20,7 +20,7 @@ _LEAST = {
 _OPTIONAL = ("hidden", "window", "channels", "convolution")
 _CHOICES = {
     "output": ("binary", "states"),
-    "attention": ("softmax", "uniform", "none", "ssm"),
+    "attention": ("softmax", "uniform", "none", "ssm", "selective"),
     "activation": ("relu", "gelu"),
     "positions": ("learned", "relative", "relative-values", "none"),
     "norm_at": ("inputs", "hidden"),
@@ -43,7 +43,8 @@ class Architecture:
         output: "binary" (one logit of x = 1, embedding x·e) or "states" (k logits).
         tied: the last linear map reads with the embedding, u = e.
         attention: "softmax"; "uniform" (W_Q = W_K = 0 for good); "none" (no attention weights);
-            or in its place "ssm", a diagonal linear recurrence (a state-space layer).
+            or in its place "ssm", a diagonal linear recurrence (a state-space layer), or
+            "selective", a recurrence whose decay depends on the symbol.
         activation: "relu", or "gelu" (exact, by the error function).
         positions: "learned" vectors p_n; "relative", a learned number per head and distance added
             to the attention scores; "relative-values", the same with a learned vector per distance
@@ -57,7 +58,8 @@ class Architecture:
             default; or "positive", a = σ(α) in (0, 1).
         convolution: w, of a causal convolution over the last w positions, behind W_V and, of
             softmax attention, behind W_Q and W_K; none if None.
-        channel_activation: of "ssm", "relu" behind W_V and the convolution; none if None.
+        channel_activation: of "ssm" and "selective", "relu" behind W_V and the convolution; none
+            if None.
 
     Raises:
         InputError: a size or choice outside the above, or an inconsistent pair of them.
@@ -113,8 +115,12 @@ class Architecture:
             if self.heads != 1 or self.window is not None:
                 raise InputError("a state-space layer has neither heads nor a window")
             object.__setattr__(self, "decay", self.decay or "signed")
-        elif (self.channels, self.decay, self.channel_activation) != (None, None, None):
-            raise InputError("channels, decay and their activation are of a state-space layer")
+        elif (self.channels, self.decay) != (None, None):
+            raise InputError("channels and their decay are of a state-space layer")
+        elif self.attention == "selective" and (self.heads != 1 or self.window is not None):
+            raise InputError("a selective recurrence has neither heads nor a window")
+        elif self.attention != "selective" and self.channel_activation is not None:
+            raise InputError("an activation of channels is of a state-space layer")
         if self.attention == "none" and self.convolution is not None:
             raise InputError("a convolution stands before attention or a recurrence, and is none")
         if self.has_relative and self.attention != "softmax":
@@ -163,13 +169,15 @@ class Architecture:
             shapes["positions"] = (self.length, d)
         for layer in range(self.layers):
             block: dict[str, tuple[int, ...]] = {}
-            if self.attention == "softmax":
+            if self.attention in ("softmax", "selective"):
                 block |= {"query": (d, d), "key": (d, d)}
             m = self.states_kept
             if self.attention != "none":
                 block |= {"value": (m, d), "out": (d, m)}
             if self.attention == "ssm":
                 block["decay"] = (m,)
+            if self.attention == "selective":
+                block |= {"gate": (d,), "decay": (1,)}
             if self.convolution is not None:
                 convolved = [name for name in ("query", "key", "value") if name in block]
                 block |= {f"{name}_taps": (self.convolution, m) for name in convolved}

@@ -34,8 +34,9 @@ def forward(
     is x of the next. Without hidden units z_n = y_n. With k logits x_n e becomes the row e_{x_n}
     and the last line reads every row. Relative positions add a number of n − i to the scores, and a
     vector of it to W_V x_i. A state-space layer has W_O h_n in place of W_O Σ…, with
-    h_n = a ⊙ h_{n−1} + φ(u_n), u = W_V x, φ the identity or a ReLU. A convolution takes W_V x, and
-    W_Q x and W_K x, to u_n + Σ_{j<w} K_j ⊙ u_{n−j}.
+    h_n = a ⊙ h_{n−1} + φ(u_n), u = W_V x, φ the identity or a ReLU. A selective recurrence keeps a
+    matrix, H_n = a_n H_{n−1} + φ(u_n)(W_K x_n)ᵀ with a_n = σ(⟨g, x_n⟩ + α), and has
+    W_O H_n W_Q x_n. A convolution takes W_V x, and W_Q x and W_K x, to u_n + Σ_{j<w} K_j ⊙ u_{n−j}.
 
     Args:
         arch: the architecture.
@@ -73,7 +74,7 @@ def forward(
         block = {name: weights.get(f"{layer}.{name}") for name in _BLOCK}
         y = x
         if arch.attention != "none":
-            mix = _state_space if arch.attention == "ssm" else _attention
+            mix = _MIXERS.get(arch.attention, _attention)
             attended, pattern = mix(arch, block, _norm(x, block["norm1"]))
             y = x + attended
             if trace is not None:
@@ -97,7 +98,7 @@ def forward(
 _BLOCK = (
     *("query", "key", "value", "out", "up", "down"),
     *("relative", "relative_value", "norm1", "norm2"),
-    *("decay", "query_taps", "key_taps", "value_taps"),
+    *("gate", "decay", "query_taps", "key_taps", "value_taps"),
 )
 
 
@@ -163,6 +164,26 @@ def _state_space(
     assert arch.decay is not None and raw is not None
     h = scan(DECAYS[arch.decay](raw), inputs.relu() if arch.channel_activation else inputs)
     return _linear(h, block["out"]), None
+
+
+def _selective(
+    arch: Architecture, block: dict[str, Tensor | None], x: Tensor
+) -> tuple[Tensor, None]:
+    """W_O H_n W_Q x_n for x of shape (..., batch, n, d), as sums over the past."""
+    query, key, value = (
+        convolve(block[f"{name}_taps"], _linear(x, block[name]))
+        for name in ("query", "key", "value")
+    )
+    gate, raw = block["gate"], block["decay"]
+    assert gate is not None and raw is not None
+    kept = logsigmoid((x @ gate[..., None, :, None]).squeeze(-1) + raw.unsqueeze(-2)).cumsum(-1)
+    visible = visible_positions(x.shape[-2], None, x.device)
+    since = (kept.unsqueeze(-1) - kept.unsqueeze(-2)).masked_fill(~visible, -math.inf)
+    inputs = value.relu() if arch.channel_activation else value
+    return _linear((query @ key.mT * since.exp()) @ inputs, block["out"]), None
+
+
+_MIXERS = {"ssm": _state_space, "selective": _selective}
 
 
 def visible_positions(n: int, window: int | None, device: torch.device) -> Tensor:

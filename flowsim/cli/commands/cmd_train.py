@@ -38,9 +38,10 @@ class Train(AnyChain, Printed):
         bool, flag(FULL, "--untied", "Untie the last linear map from the embedding.")
     ] = False
     mixer: Annotated[
-        Literal["attention", "ssm"],
-        option(FULL, "KIND", "What mixes positions: attention, or ssm in its place, a diagonal "
-               "linear recurrence (state-space layer)."),
+        Literal["attention", "ssm", "selective"],
+        option(FULL, "KIND", "What mixes positions: attention, or in its place ssm, a diagonal "
+               "linear recurrence (state-space layer), or selective, a recurrence whose decay "
+               "depends on the symbol (as Mamba's)."),
     ] = "attention"  # fmt: skip
     decay: Annotated[
         Literal["signed", "positive"] | None,
@@ -58,7 +59,7 @@ class Train(AnyChain, Printed):
                "[default: none]", min=1, max=10**6, show_default=False),
     ] = None  # fmt: skip
     channel_relu: Annotated[
-        bool, flag(FULL, "--channel-relu", "Put a ReLU before the ssm's recurrence.")
+        bool, flag(FULL, "--channel-relu", "Put a ReLU before the recurrence of --mixer.")
     ] = False
     attention_kind: Annotated[
         Literal["softmax", "uniform", "none"],
@@ -199,8 +200,10 @@ def _check(given: Train) -> None:
         raise InputError("--learning-rate and --schedule go with steps; the flow has --horizon")
     hidden = 4 * given.d if given.hidden is None else given.hidden
     batch = given.batch if given.recipe().loss == "sampled" else 0
-    if given.mixer == "ssm" and given.attention_kind != "softmax":
-        raise InputError("--mixer ssm stands in place of attention: omit --attention-kind")
+    if given.mixer != "attention" and given.attention_kind != "softmax":
+        raise InputError(
+            f"--mixer {given.mixer} stands in place of attention: omit --attention-kind"
+        )
     if not batch and given.attention_kind != "none" and data is None:
         sizes.check_enumeration(given.length)
     sizes.check_training(
@@ -242,7 +245,7 @@ def _architecture(given: Train, data: Data | None) -> Architecture:
 
     return Architecture(
         given.d, given.length, given.layers, given.heads, given.hidden, tied=not given.untied,
-        attention="ssm" if given.mixer == "ssm" else given.attention_kind,
+        attention=given.attention_kind if given.mixer == "attention" else given.mixer,
         activation=given.activation, layer_norm=given.layer_norm, states=_symbols(data),
         output="binary" if data is None else "states", positions=given.positions,
         window=given.window, channels=given.channels, decay=given.decay,

@@ -23,6 +23,8 @@ CASES = [
     Architecture(4, 6, 2, attention="ssm", convolution=2, channel_activation="relu",
                  layer_norm=True, hidden=0),
     Architecture(4, 6, convolution=2, heads=2),
+    Architecture(4, 6, attention="selective", convolution=2, channel_activation="relu"),
+    Architecture(3, 5, 2, attention="selective", states=3, output="states", layer_norm=True),
     Architecture(4, 6, convolution=3, attention="uniform"),
 ]  # fmt: skip
 
@@ -64,6 +66,14 @@ def by_loops(arch, weights, tokens):
                 for n, u in enumerate(value):
                     h = a * h + (np.maximum(u, 0) if arch.channel_activation else u)
                     y.append(x[n] + w[f"{layer}.out"] @ h)
+            elif arch.attention == "selective":
+                key, query, H = read("key"), read("query"), 0
+                for n, u in enumerate(value):
+                    gate = w[f"{layer}.gate"] @ norm(x[n], f"{layer}.norm1")
+                    a = 1 / (1 + np.exp(-gate - w[f"{layer}.decay"]))
+                    u = np.maximum(u, 0) if arch.channel_activation else u
+                    H = a * H + np.outer(u, key[n])
+                    y.append(x[n] + w[f"{layer}.out"] @ H @ query[n])
             else:
                 m, softmax = arch.d // arch.heads, arch.attention == "softmax"
                 query, key = (read(k) if softmax else value for k in ("query", "key"))
