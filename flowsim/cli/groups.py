@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from flowsim.chain import BinaryChain
 from flowsim.cli import options, sizes
-from flowsim.cli.options import FULL, OPTIMIZER, option
+from flowsim.cli.options import OPTIMIZER, TRAINING, option
 from flowsim.errors import InputError
 from flowsim.spec import BUILT_IN, ModelSpec, built_in, models_with, or_list, parameters
 from flowsim.training.recipe import MAPPED
@@ -169,7 +169,7 @@ class OptimizerOptions:
     ] = None  # fmt: skip
     learning_rate: Annotated[
         float | None,
-        option(OPTIMIZER, "X", "Learning rate.  [default: 1e-3 for Adam's, else 0.1]",
+        option(OPTIMIZER, "X", "Learning rate.  [default: 1e-3 for Adam and AdamW, else 0.1]",
                min=1e-300, max=1e300),
     ] = None  # fmt: skip
     steps: Annotated[
@@ -177,27 +177,27 @@ class OptimizerOptions:
     ] = None
     loss: Annotated[
         Literal["population", "sampled"] | None,
-        option(OPTIMIZER, "KIND", "Of rank-one: population (exact; default of gd and momentum) "
-               "or sampled batches, the same for all starts (of Adam's)."),
+        option(OPTIMIZER, "KIND", "rank-one: population, the exact loss (default for gd and "
+               "momentum), or sampled batches, the same for all starts (default for Adam's)."),
     ] = None  # fmt: skip
     batch: Annotated[
         int | None,
-        option(OPTIMIZER, "B", "Sequences per step of rank-one.  [default: 16]", min=1, max=10**6),
+        option(OPTIMIZER, "B", "rank-one: sequences per step.  [default: 16]", min=1, max=10**6),
     ] = None
     schedule: Annotated[
         Literal["constant", "cosine"] | None,
-        option(OPTIMIZER, "KIND", "Of the learning rate: constant, or cosine with 2 % warm-up.  "
+        option(OPTIMIZER, "KIND", "Learning rate over time: constant, or cosine with 2 % warm-up.  "
                "[default: cosine for adamw-papers]"),
     ] = None  # fmt: skip
     d: Annotated[
         int | None,
-        option(OPTIMIZER, "D", "Embedding dimension of rank-one's transformer; gd does not depend "
-               "on it.  [default: 8]", min=1, max=10**6),
+        option(OPTIMIZER, "D", "rank-one: embedding dimension of its transformer, which does not "
+               "matter for gd.  [default: 8]", min=1, max=10**6),
     ] = None  # fmt: skip
     nudge: Annotated[
         float | None,
-        option(OPTIMIZER, "X", "Relative displacement of the starts, for rank-one off the set w1 "
-               "= ±w2, which rounding does not keep in full training.  [default: 1e-12 there, "
+        option(OPTIMIZER, "X", "Multiply every coordinate of the starts by 1 + X times a normal "
+               "number, as rounding displaces full training.  [default: 1e-12 for rank-one, "
                "else 0]", min=0, max=0.1),
     ] = None  # fmt: skip
 
@@ -271,14 +271,15 @@ class Budget:
 
     horizon: Annotated[
         float | None,
-        option(FULL, "T",
-               "Time after which flow and gd leave a run open.  [default: long; grows with N]",
+        option(TRAINING, "T", "Time after which a run of flow or gd is left undecided.  "
+               "[default: 100 times the slowest time scale]",
                min=1e-9, max=1e15),
     ] = None  # fmt: skip
     steps: Annotated[
         int | None,
-        option(FULL, "K", "Steps of sgd and AdamW, or the most of a run of flow or gd, which is "
-               "left open then.  [default: 8000; flow and gd: 20000]", min=1, max=10**9),
+        option(TRAINING, "K", "Steps of sgd and AdamW; of flow and gd the largest number, after "
+               "which a run is left undecided.  [default: 8000; flow and gd: 20000]",
+               min=1, max=10**9),
     ] = None  # fmt: skip
 
 

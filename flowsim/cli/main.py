@@ -52,6 +52,8 @@ _THEIRS = {
     "a valid number, unable to parse string as a number": "a number, without a unit",
     "a valid integer, unable to parse string as an integer": "a whole number",
 }
+#: Ranges in the help that nobody meets, with bounds of many digits.
+_WIDE = re.compile(r"(?: *\[|(; ))(?:\S+<=x<=(?:\d{5,}[\d.]*|\S*e[+-]?\d+)|1e-\d+<=x<=\S+)\]\Z")
 #: Messages of torch when memory is exhausted, on the processor and on a GPU.
 _OUT_OF_MEMORY = re.compile(r"DefaultCPUAllocator|out of memory")
 
@@ -73,7 +75,8 @@ class _InSections(TyperCommand):
         for param in self.get_params(ctx):
             heading = getattr(param, "rich_help_panel", None) or options.OUTPUT
             if (record := param.get_help_record(ctx)) is not None:
-                sections[heading].append(record)
+                text = _WIDE.sub(lambda found: "]" if found[1] else "", record[1])
+                sections[heading].append((record[0], text))
         for heading, records in sections.items():
             if records:
                 with formatter.section(heading):  # type: ignore[attr-defined]

@@ -266,9 +266,12 @@ def join_ranges(arguments: list[str]) -> list[str]:
 
 
 #: Sections of a command's help, in their order.
-CHAIN, MODEL, OPTIMIZER, STARTS, FULL, WINDOW, ACCURACY, WORK, OUTPUT = SECTIONS = (
-    "Chain", "Reduced model", "Optimizer", "Starts", "Full transformer",
-    "Window", "Accuracy", "Work", "Output",
+CHAIN, MODEL, SOME, OPTIMIZER, STARTS, FULL, SSM, TRAINING, WINDOW, ACCURACY, WORK, OUTPUT = (
+    "Chain", "Reduced model", "Some reduced models", "Optimizer", "Starts", "Full transformer",
+    "State-space layer (--mixer ssm, selective)", "Training", "Window", "Accuracy", "Work", "Output",
+)  # fmt: skip
+SECTIONS = (
+    CHAIN, MODEL, SOME, OPTIMIZER, STARTS, FULL, SSM, TRAINING, WINDOW, ACCURACY, WORK, OUTPUT
 )  # fmt: skip
 
 #: Positions N where none are given.
@@ -308,7 +311,7 @@ States = Annotated[
 ]  # fmt: skip
 KernelFile = Annotated[
     Path | None,
-    option(CHAIN, "FILE", "A transition matrix: a row a line, numbers with commas between them."),
+    option(CHAIN, "FILE", "A transition matrix, one row per line, numbers separated by commas."),
 ]
 Process = Annotated[
     str | None,
@@ -317,8 +320,8 @@ Process = Annotated[
 ]  # fmt: skip
 Emission = Annotated[
     Path | None,
-    option(CHAIN, "FILE", "Chances of the symbols that each state of --kernel emits: a row a "
-           "state. The chain is then hidden."),
+    option(CHAIN, "FILE", "Probabilities with which each state of --kernel emits the symbols, "
+           "one row per state. The chain is then hidden."),
 ]  # fmt: skip
 Model = Annotated[
     str,
@@ -338,25 +341,25 @@ SetSeveral = Annotated[
 ]  # fmt: skip
 Length = Annotated[
     int | None,
-    option(MODEL, "N", f"Positions, of {having('length')}.  [default: {DEFAULT_LENGTH}]",
+    option(SOME, "N", f"{having('length')}: number of positions.  [default: {DEFAULT_LENGTH}]",
            parser=length, show_default=False),
 ]  # fmt: skip
 Attention = Annotated[
-    bool, flag(MODEL, "--attention", f"With attention ({having('attention', about=True)}).")
+    bool, flag(SOME, "--attention", f"With attention ({having('attention', about=True)}).")
 ]
 Untied = Annotated[
-    bool, flag(MODEL, "--untied", f"With untied weights ({having('tied', about=True)}).")
+    bool, flag(SOME, "--untied", f"With untied weights ({having('tied', about=True)}).")
 ]
 HiddenPerState = Annotated[
     int | None,
-    option(MODEL, "M",
-           f"Hidden units for each state, of {having('hidden_per_state')}.  [default: 4]",
+    option(SOME, "M",
+           f"{having('hidden_per_state')}: hidden units per state.  [default: 4]",
            min=1, max=10**6, show_default=False),
 ]  # fmt: skip
 Bias = Annotated[
     Literal["optimal", "dynamic"],
-    option(MODEL, "KIND", "optimal: the bias minimises the loss at every point; dynamic: it is a "
-           "last coordinate, b."),
+    option(MODEL, "KIND", "optimal: the bias minimizes the loss at every point; dynamic: the bias "
+           "b is one more coordinate."),
 ]  # fmt: skip
 Fix = Annotated[
     list[Named] | None,
@@ -365,8 +368,8 @@ Fix = Annotated[
 ]  # fmt: skip
 Windows = Annotated[
     Ranges | None,
-    option(WINDOW, "RANGES", "Window, as x=-2:2,y=-1:1, in the axes of the model's plane; of your "
-           "own model in any coordinates. A plane has the first across and the second up.",
+    option(WINDOW, "RANGES", "Window, such as x=-2:2,y=-1:1, along the axes of the model's plane "
+           "or any coordinates of your own model: the first horizontal, the second vertical.",
            "--window", parser=ranges),
 ]  # fmt: skip
 WRange = Annotated[
@@ -380,24 +383,24 @@ ARange = Annotated[
 ]
 Rtol = Annotated[
     float | None,
-    option(ACCURACY, "X", "Relative error per step.  [default: the model's own, 1e-10 or 1e-6]",
+    option(ACCURACY, "X", "Relative error per step.  [default: 1e-10 or 1e-6, by model]",
            min=1e-14, max=1e-4),
 ]  # fmt: skip
 Atol = Annotated[float, option(ACCURACY, "X", "Absolute error per step.", min=1e-14, max=1e-4)]
 MaxSteps = Annotated[
     int | None,
-    option(ACCURACY, "K", "Attempted steps of each start, before it is unresolved.  [default: the "
-           "model's own, 3000 or 30000]", min=1, max=10**9),
+    option(ACCURACY, "K", "Steps attempted from each start before it is left unresolved.  "
+           "[default: 3000 or 30000, by model]", min=1, max=10**9),
 ]  # fmt: skip
 Integrator = Annotated[
     Literal["flowsim", "torchdiffeq"],
-    option(ACCURACY, "NAME", "flowsim, its own engines; or torchdiffeq, which decides every "
-           "start by itself, much more slowly."),
+    option(ACCURACY, "NAME", "flowsim: compiled integrators; torchdiffeq: decides every start by "
+           "itself, much more slowly."),
 ]  # fmt: skip
 Confirm = Annotated[
     int | None,
-    option(ACCURACY, "N", "Starts that torchdiffeq decides again, drawn at random.  [default: "
-           "256; 16 where the loss is no function of the logit gap]", min=0, max=1_000_000),
+    option(ACCURACY, "N", "Number of random starts that torchdiffeq decides again.  [default: "
+           "256; 16 where the loss is not a function of the logit gap]", min=0, max=1_000_000),
 ]  # fmt: skip
 Grid = Annotated[
     Cells | None,
@@ -407,7 +410,7 @@ Grid = Annotated[
 ]  # fmt: skip
 Cloud = Annotated[
     int | None,
-    option(STARTS, "M", "M normal draws around zero (for every sigma).", min=1, max=10**12),
+    option(STARTS, "M", "Number of normal draws around zero, for each sigma.", min=1, max=10**12),
 ]
 Sigma = Annotated[
     Spread | None,
@@ -422,24 +425,26 @@ PointsFile = Annotated[
 Seed = Annotated[int, option(STARTS, "S", "Seed of everything random.", min=0, max=MAX_SEED)]
 Dim = Annotated[int, option(FULL, "D", "Embedding dimension d.", min=1, max=10**6)]
 Positions = Annotated[int, option(FULL, "N", "Context length N.", min=1, max=10**9)]
-Count = Annotated[int, option(FULL, "M", "How many seeds, one model each.", min=1, max=10**6)]
+Count = Annotated[int, option(FULL, "M", "Number of seeds, one model for each.", min=1, max=10**6)]
 Batch = Annotated[
-    int, option(FULL, "B", "Sequences of each model in a sampled batch.", min=1, max=10**9)
+    int, option(TRAINING, "B", "Sequences in a sampled batch, for each model.", min=1, max=10**9)
 ]
 Rate = Annotated[
     float | None,
-    option(FULL, "X", "Learning rate.  [default: 1e-3 for Adam's, else 0.1]",
+    option(TRAINING, "X", "Learning rate.  [default: 1e-3 for Adam and AdamW, else 0.1]",
            min=1e-300, max=1e300),
 ]  # fmt: skip
 Noise = Annotated[
-    float, option(FULL, "STD", "Deviation of normal noise on the weights.", min=0, max=1e3)
-]
+    float,
+    option(FULL, "STD", "Standard deviation of normal noise added to every weight.",
+           min=0, max=1e3),
+]  # fmt: skip
 Jobs = Annotated[int, option(WORK, "N", "Processes that share the work.", min=1, max=4096)]
 Scheduler = Annotated[
     str | None, option(WORK, "ADDRESS", "Use a running dask cluster, tcp://host:port.")
 ]
 Device = Annotated[
-    DeviceName, option(WORK, "DEVICE", "cpu, cuda (an error where there is none) or auto.")
+    DeviceName, option(WORK, "DEVICE", "cpu, cuda (an error without a GPU) or auto.")
 ]
 Figure = Annotated[
     Path | None,

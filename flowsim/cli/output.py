@@ -102,7 +102,20 @@ def report(
     unknown = ("unresolved", "refine_unresolved", "unresolved_outcomes", "unresolved_predictions",
                "not_finite")  # fmt: skip
     if any(summary.get(name) for name in unknown):
+        if not given.quiet:
+            warn(_remedy(summary))
         raise typer.Exit(UNRESOLVED)
+
+
+def _remedy(summary: Summary) -> str:
+    """What may decide the starts that are unresolved."""
+    if "not_finite" in summary:
+        return "some models are no longer finite: try a smaller --learning-rate"
+    if "unresolved_outcomes" in summary:
+        return "some runs are undecided: try more --steps, or a longer --horizon of flow and gd"
+    if "optimizer" in summary:
+        return "some starts are unresolved: try more --steps, or a smaller --learning-rate"
+    return "some starts are unresolved: try more --max-steps, or a smaller --rtol"
 
 
 def write_figure(

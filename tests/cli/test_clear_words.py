@@ -39,6 +39,13 @@ def test_a_name_of_a_model_is_guessed_in_python():
         flowsim.model("rank_one", 0.5, 0.8)
 
 
+@pytest.mark.parametrize("command", ["train", "compare"])
+def test_help_shows_ranges_that_are_met_and_no_others(command, tmp_path):
+    text = " ".join(run(command, "--help", cwd=tmp_path).stdout.split())
+    assert "[default: 0.0; 0<=x<=1000.0]" in text
+    assert "e+300" not in text and "1000000" not in text and "]]" not in text
+
+
 def test_info_leaves_out_templates(tmp_path):
     record = flowsim.scan(
         flowsim.model("canonical", 0.5, 0.8),

@@ -196,6 +196,10 @@ def test_unresolved_cells_have_an_exit_code_of_their_own(tmp_path):
     done = run("portrait", *out, *words, cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     assert json.loads(done.stdout)["unresolved"] == 4
+    assert done.stderr == (
+        "flowsim: some starts are unresolved: try more --max-steps, or a smaller --rtol\n"
+    )
+    assert run("portrait", *out, *words, "--overwrite", "--quiet", cwd=tmp_path).stderr == ""
 
 
 def test_interrupt_leaves_nothing_and_says_so(tmp_path):

@@ -39,8 +39,8 @@ class AnyChain(OneChain):
     ] = None  # fmt: skip
     prior: Annotated[
         str | None,
-        option(CHAIN, "PRIOR", "Kernels drawn anew per sequence: dirichlet, doubly-stochastic or "
-               "a FILE as of --kernel; several with weights, as "
+        option(CHAIN, "PRIOR", "Law from which each sequence draws its kernel: dirichlet, "
+               "doubly-stochastic, a FILE like that of --kernel, or a weighted mixture such as "
                "doubly-stochastic:0.75,dirichlet:0.25."),
     ] = None  # fmt: skip
     process: options.Process = None
@@ -171,7 +171,7 @@ class Chain(AnyChain):
     length: Annotated[
         int | None,
         option(CHAIN, "N",
-               f"Symbols of a sequence, of --prior.  [default: {options.DEFAULT_LENGTH}]",
+               f"Length of the sequences of --prior.  [default: {options.DEFAULT_LENGTH}]",
                min=1, max=10**6, show_default=False),
     ] = None  # fmt: skip
     as_json: options.Json = False

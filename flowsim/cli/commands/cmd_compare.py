@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from flowsim.cli import options, sizes
 from flowsim.cli.files import require_file
 from flowsim.cli.groups import Budget, FigureFiles, ModelOnChain, chain_words
-from flowsim.cli.options import FULL, OUTPUT, WINDOW, Interval, option
+from flowsim.cli.options import FULL, OUTPUT, TRAINING, WINDOW, Interval, option
 from flowsim.cli.output import neutral_command, progress, redraw, report, write_figure
 from flowsim.errors import InputError
 from flowsim.models.states import HIDDEN_PER_STATE
@@ -33,8 +33,8 @@ class Compare(ModelOnChain, Budget, FigureFiles):
     length: options.Positions = options.DEFAULT_LENGTH
     trainer: Annotated[
         options.TrainerName,
-        option(FULL, "NAME",
-               "flow or gd on the exact population loss; sgd, adamw or adamw-papers on sampled "
+        option(TRAINING, "NAME",
+               "flow or gd, on the exact population loss; sgd, adamw or adamw-papers, on sampled "
                "batches."),
     ] = "gd"  # fmt: skip
     grid: options.Grid = None
@@ -55,7 +55,7 @@ class Compare(ModelOnChain, Budget, FigureFiles):
     noise_on: Annotated[
         Literal["all", "attention", "others"],
         option(FULL, "PART",
-               "Which weights have the noise: all, those of attention, or all others."),
+               "Weights that the noise is added to: all, those of attention, or all others."),
     ] = "all"  # fmt: skip
     batch: options.Batch = 16
     learning_rate: options.Rate = None
@@ -108,11 +108,11 @@ def compare(given: Compare) -> None:
     noise these runs follow the rank-one flow by theory, and the comparison with it checks that
     theory and code agree; with --noise they leave it, and how many still agree is an estimate.
     sgd, adamw and adamw-papers are predicted by their own maps in rank-one coordinates, on the same
-    batches: learned or not after as many steps. Without noise training is that map, until AdamW has
-    magnified rounding, which on lifted starts it does.
+    batches: learned or not after as many steps. Without noise training equals that map until
+    rounding errors, which AdamW amplifies on lifted starts, separate them.
 
     --model states trains transformers with S logits by flow or gd, from points (e, w) of a plane
-    on which training without noise stays; with noise the exact loss sums over S^N sequences.
+    that training without noise does not leave; with noise the exact loss sums over S^N sequences.
 
     Starts are a grid in e and w (with --fix a=X where there is attention; 0.5 by default), those
     of a file or record (--points), or normal draws (--cloud with --sigma).

@@ -36,7 +36,7 @@ class Explore(ReducedModelOptions):
 def explore(given: Explore) -> None:
     """Explore basins, orbits and full training in the browser, until Ctrl-C.
 
-    The page is served by this machine to this machine alone and needs no internet. Its address
+    The page can be opened on this machine only and needs no internet. Its address
     brings back what is on it. Needs the extra: pip install ".[explore]".
 
     \b

@@ -61,7 +61,7 @@ class Portrait(ModelFigure, Tolerances):
     energy: Annotated[bool, flag(OUTPUT, "--energy", "Draw contours of the energy.")] = False
     show: Annotated[
         Literal["label", "hitting_time"],
-        option(OUTPUT, "WHAT", "Of a scan, with --from: label, where starts end; or "
+        option(OUTPUT, "WHAT", "With --from and a scan: label, where starts end; or "
                "hitting_time, how long they take (scan --fraction)."),
     ] = "label"  # fmt: skip
     no_orbits: Annotated[bool, flag(OUTPUT, "--no-orbits", "Leave the orbits out.")] = False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from flowsim.cli import options
 from flowsim.cli.groups import HiddenProcess, OptimizerOptions, Printed, Tolerances
-from flowsim.cli.options import CHAIN, MODEL, OUTPUT, WINDOW, WORK, Interval, option
+from flowsim.cli.options import CHAIN, OUTPUT, SOME, WINDOW, WORK, Interval, option
 from flowsim.cli.output import neutral_command, progress, report
 from flowsim.cli.printer import Summary
 from flowsim.errors import InputError
@@ -98,8 +98,8 @@ class ScanOptions(StartOptions, HiddenProcess, OptimizerOptions, Tolerances, Pri
     ] = None
     length: Annotated[
         options.Lengths | None,
-        option(MODEL, "N", f"Positions, of {options.having('length')}, or LOW:HIGH:COUNT of them. "
-               f" [default: {options.DEFAULT_LENGTH}]", parser=options.lengths, show_default=False),
+        option(SOME, "N", f"{options.having('length')}: number of positions, or LOW:HIGH:COUNT.  "
+               f"[default: {options.DEFAULT_LENGTH}]", parser=options.lengths, show_default=False),
     ] = None  # type: ignore[assignment]  # fmt: skip
     set: options.SetSeveral = None
     fraction: Annotated[

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from flowsim.cli import options, sizes
 from flowsim.cli.commands.cmd_chain import AnyChain
 from flowsim.cli.groups import Printed
-from flowsim.cli.options import FULL, OUTPUT, STARTS, WORK, Numbers, flag, option, point
+from flowsim.cli.options import (
+    FULL,
+    OUTPUT,
+    SSM,
+    STARTS,
+    TRAINING,
+    WORK,
+    Numbers,
+    flag,
+    option,
+    point,
+)
 from flowsim.cli.output import progress, report, write_figure
 from flowsim.errors import InputError
 from flowsim.training.recipe import Recipe
@@ -31,86 +42,87 @@ class Train(AnyChain, Printed):
     heads: Annotated[int, option(FULL, "H", "Attention heads.", min=1, max=10**6)] = 1
     hidden: Annotated[
         int | None,
-        option(FULL, "R", "Feed-forward width, 0 for attention alone.  [default: 4d]",
+        option(FULL, "R", "Hidden units; 0 for attention only.  [default: 4d]",
                min=0, max=10**7),
     ] = None  # fmt: skip
-    untied: Annotated[
-        bool, flag(FULL, "--untied", "Untie the last linear map from the embedding.")
-    ] = False
+    untied: Annotated[bool, flag(FULL, "--untied", "Read the output with weights of its own.")] = (
+        False
+    )
     mixer: Annotated[
         Literal["attention", "ssm", "selective"],
-        option(FULL, "KIND", "What mixes positions: attention, or in its place ssm, a diagonal "
-               "linear recurrence (state-space layer), or selective, a recurrence whose decay "
-               "depends on the symbol (as Mamba's)."),
+        option(FULL, "KIND", "What mixes positions: attention; ssm, a state-space layer with a "
+               "diagonal linear recurrence; or selective, a recurrence whose decay depends on the "
+               "symbol, as Mamba's does."),
     ] = "attention"  # fmt: skip
     decay: Annotated[
         Literal["signed", "positive"] | None,
-        option(FULL, "KIND", "Decays of the ssm: signed, in (-1, 1), or positive, in (0, 1).  "
+        option(SSM, "KIND", "Range of the decays: signed, (-1, 1), or positive, (0, 1).  "
                "[default: signed]"),
     ] = None  # fmt: skip
     channels: Annotated[
         int | None,
-        option(FULL, "M", "Channels of the ssm; 2d - 1 give it as many weights as attention, less "
-               "one.  [default: d]", min=1, max=10**6, show_default=False),
+        option(SSM, "M", "Channels; 2d - 1 of them have one weight less than attention.  "
+               "[default: d]", min=1, max=10**6, show_default=False),
     ] = None  # fmt: skip
     convolution: Annotated[
         int | None,
-        option(FULL, "W", "Convolve what the mixer reads over the last W symbols.  "
+        option(FULL, "W", "Convolve the inputs of attention or ssm over the last W symbols.  "
                "[default: none]", min=1, max=10**6, show_default=False),
     ] = None  # fmt: skip
     channel_relu: Annotated[
-        bool, flag(FULL, "--channel-relu", "Put a ReLU before the recurrence of --mixer.")
+        bool, flag(SSM, "--channel-relu", "Apply a ReLU before the recurrence.")
     ] = False
     attention_kind: Annotated[
         Literal["softmax", "uniform", "none"],
-        option(FULL, "KIND", "Attention: softmax, uniform (no queries and keys) or none."),
+        option(FULL, "KIND", "softmax; uniform, without queries and keys; or none."),
     ] = "softmax"
     activation: Annotated[
-        Literal["relu", "gelu"], option(FULL, "KIND", "Of the feed-forward layer: relu or gelu.")
+        Literal["relu", "gelu"], option(FULL, "KIND", "Activation of the hidden units.")
     ] = "relu"
     positions: Annotated[
         Literal["learned", "relative", "relative-values", "none"],
-        option(FULL, "KIND", "learned vectors; relative, a number of the distance added to the "
-               "scores; relative-values, and a vector of it to the values; or none."),
+        option(FULL, "KIND", "learned: a vector per position; relative: a learned number per "
+               "distance, added to the scores; relative-values: also a learned vector per "
+               "distance, added to the values; or none."),
     ] = "learned"  # fmt: skip
     window: Annotated[
         int | None,
-        option(FULL, "W", "Attend to the last W symbols alone.  [default: all]",
+        option(FULL, "W", "Attend only to the last W symbols.  [default: all]",
                min=1, max=10**9, show_default=False),
     ] = None  # fmt: skip
     layer_norm: Annotated[bool, flag(FULL, "--layer-norm", "Use layer norms.")] = False
     trainer: Annotated[
         Literal["flow", "gd", "momentum", "sgd", "adam", "adamw", "adamw-papers"],
-        option(WORK, "NAME", "flow, gd or momentum (0.9), on the exact population loss unless "
+        option(TRAINING, "NAME", "flow, gd or momentum (0.9), on the exact population loss unless "
                "given; sgd, adam or adamw, as in torch, or adamw-papers (beta2 0.95, decay 1e-3, "
                "cosine, clipped), on sampled batches unless given."),
     ] = "adamw-papers"  # fmt: skip
     steps: Annotated[
-        int, option(WORK, "K", "Steps (for the flow: saved intervals of time).", min=1, max=10**9)
+        int, option(TRAINING, "K", "Steps; with the flow, saved time intervals.", min=1, max=10**9)
     ] = 1000
     batch: options.Batch = 16
     learning_rate: options.Rate = None
     loss: Annotated[
         Literal["population", "sampled"] | None,
-        option(WORK, "KIND",
-               "population (exact) or sampled batches.  [default: as of the trainer]"),
+        option(TRAINING, "KIND",
+               "population, the exact loss, or sampled batches.  [default: by trainer, see there]"),
     ] = None  # fmt: skip
     schedule: Annotated[
         Literal["constant", "cosine"] | None,
-        option(WORK, "KIND", "Of the learning rate: constant, or cosine with 2 % warm-up.  "
+        option(TRAINING, "KIND", "Learning rate over time: constant, or cosine with 2 % warm-up.  "
                "[default: cosine for adamw-papers]"),
     ] = None  # fmt: skip
-    horizon: Annotated[float, option(WORK, "T", "Final time of the flow.", min=1e-9, max=1e15)] = (
-        100.0
-    )
+    horizon: Annotated[
+        float, option(TRAINING, "T", "Final time of the flow.", min=1e-9, max=1e15)
+    ] = 100.0
     init: Annotated[
         Literal["gaussian", "rank-one", "recommended", "balanced", "lifted"],
         option(STARTS, "KIND",
-               "gaussian, rank-one, recommended, balanced, or lifted (with --theta)."),
+               "gaussian, rank-one, recommended (by LG), balanced, or lifted (from --theta)."),
     ] = "gaussian"  # fmt: skip
     init_std: Annotated[
         float,
-        option(STARTS, "STD", "Deviation of the first weights, gaussian or rank-one.",
+        option(STARTS, "STD", "Standard deviation of gaussian and rank-one first weights.",
                min=1e-12, max=1e3),
     ] = 0.02  # fmt: skip
     init_value: Annotated[
@@ -119,7 +131,8 @@ class Train(AnyChain, Printed):
                min=1e-12, max=1e3),
     ] = 1.0  # fmt: skip
     theta: Annotated[
-        Numbers | None, option(STARTS, "E,W[,A]", "Reduced point to lift.", parser=point)
+        Numbers | None,
+        option(STARTS, "E,W[,A]", "Reduced point that --init lifted starts from.", parser=point),
     ] = None
     noise: options.Noise = 0.0
     seeds: options.Count = 1
@@ -132,7 +145,7 @@ class Train(AnyChain, Printed):
         int, option(OUTPUT, "K", "Measure after this many steps.", min=1, max=10**9)
     ] = 100
     dtype: Annotated[
-        Literal["float32", "float64"], option(WORK, "TYPE", "Arithmetic: float32 or float64.")
+        Literal["float32", "float64"], option(WORK, "TYPE", "Precision of the arithmetic.")
     ] = "float64"
     device: options.Device = "cpu"
     out: Annotated[Path, option(OUTPUT, "FILE", "Record of the run, .nc.")] = Path("train.nc")
@@ -140,9 +153,7 @@ class Train(AnyChain, Printed):
         Path | None,
         option(OUTPUT, "FILE", "Checkpoint, .safetensors.  [default: beside the record]"),
     ] = None
-    plot: Annotated[bool, flag(OUTPUT, "--plot", "Draw the losses beside the record, .png.")] = (
-        False
-    )
+    plot: Annotated[bool, flag(OUTPUT, "--plot", "Also draw the losses, as .png.")] = False
     resume: options.Resume = False
     overwrite: options.Overwrite = False
 

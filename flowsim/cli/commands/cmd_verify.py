@@ -30,7 +30,7 @@ class Verify(OneChain, Printed):
     seeds: Annotated[
         int,
         option(FULL, "M",
-               "How many draws of the weights that a statement leaves free, or of sequences.",
+               "Number of draws of the weights that a statement leaves free, or of sequences.",
                min=1, max=10**6),
     ] = 8  # fmt: skip
     construction: Annotated[
@@ -39,11 +39,11 @@ class Verify(OneChain, Printed):
                "constant-depth (three layers) or log-depth (attention alone)."),
     ] = None  # fmt: skip
     order: Annotated[
-        int | None, option(FULL, "K", "Symbols of a context, of --construction.", min=1, max=64)
+        int | None, option(FULL, "K", "With --construction: symbols of a context.", min=1, max=64)
     ] = None
     states: Annotated[
         int | None,
-        option(FULL, "S", "Symbols of the alphabet, of --construction.", min=2, max=1000),
+        option(FULL, "S", "With --construction: symbols of the alphabet.", min=2, max=1000),
     ] = None
 
 
