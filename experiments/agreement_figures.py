@@ -104,7 +104,7 @@ def draw_reasons(lines: list[dict[str, Any]]) -> Figure:
     lengths = sorted({line["length"] for line in rows})
     figure = Figure(figsize=(9.6, 4.3), layout="constrained")
     axes = np.atleast_1d(figure.subplots(1, len(lengths), sharey=True))
-    styles = [("o", "#00537f"), ("s", "#7fb6da"), ("^", "#c25700"), ("v", "#f0b58c")]
+    styles = [("o", "#00537f"), ("s", "#7fb6da"), ("^", "#00694c"), ("v", "#8fd0b8")]
     for ax, length in zip(axes, lengths, strict=True):
         own = [line for line in rows if line["length"] == length]
         for k, (line, (marker, colour)) in enumerate(zip(own, styles, strict=False)):

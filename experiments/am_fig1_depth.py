@@ -35,14 +35,14 @@ import numpy as np
 import papers
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import ABOVE, BLUE, GREEN, ORANGE, PINK, experiment
+from papers import ABOVE, BLUE, GREEN, GREY, PINK, experiment
 
 from full_model import Architecture, Recipe, RunSettings, papers_recipe
 
 DESCENT_LENGTH = 6
 CODE = "AdamW, d = 4, layer norm, GELU"
 GRADIENT_DESCENT = "population gradient descent, d = 8"
-STYLES = ((BLUE, "-"), (ORANGE, "--"), (GREEN, "-."), (PINK, ":"))
+STYLES = ((BLUE, "-"), (GREY, "--"), (GREEN, "-."), (PINK, ":"))
 
 
 def compute(doublings: int = 2, seeds: int = 4, length: int = 64, steps: int = 3000,

@@ -23,14 +23,14 @@ We find, four seeds of each case, the same by two trainers that must be kept apa
 import papers
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, BLUE, ORANGE, experiment
+from papers import ABOVE, BELOW, BLUE, GREEN, experiment
 
 from flowsim.drawing.comparison import mark_level
 from full_model import Architecture, Recipe, papers_recipe
 
 DESCENT_LENGTH = 6
 PANELS = ("AdamW, d = 4", "AdamW, d = 8", "population gradient descent, d = 8")
-STYLES = {"tied": (BLUE, "-", 2.6, 0.45), "untied": (ORANGE, "--", 1.0, 0.9)}
+STYLES = {"tied": (BLUE, "-", 2.6, 0.45), "untied": (GREEN, "--", 1.0, 0.9)}
 
 
 def compute(seeds: int = 4, length: int = 64, steps: int = 4000, descent_steps: int = 400,

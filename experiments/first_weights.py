@@ -1,8 +1,8 @@
-"""Which first weights reach the bigram: five starts, thirteen models, two trainers, two chains.
+"""Which first weights reach the bigram: five starts, twelve models, two trainers, two chains.
 
 The base is a tied ReLU layer with learned positions and one logit, d = 8, without layer norm; each
-variation changes one thing, and the last three take what GPT-2 has: layer norm, GELU, a logit for
-each symbol. Starts, sixteen seeds of each:
+variation changes one thing, or takes what GPT-2 has: layer norm, GELU, a logit for each symbol.
+Starts, sixteen seeds of each:
 
 - "Gaussian 0.02": every weight N(0, 0.02²); "Gaussian 1/√d": N(0, 1/d);
 - "orthogonal": every matrix orthogonal (rows or columns, whichever are fewer); embedding and
@@ -65,7 +65,6 @@ VARIATIONS: dict[str, dict[str, Any]] = {
     "GPT-2's": GPT2,
     "GPT-2's, untied": {**GPT2, "tied": False},
     "d = 64": {"d": 64},
-    "GPT-2's, d = 64": {**GPT2, "d": 64},
 }
 STARTS = ("Gaussian 0.02", "Gaussian 1/√d", "orthogonal", "LG", "balanced")
 TRAINERS = ("descent", "AdamW")

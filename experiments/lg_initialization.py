@@ -36,7 +36,7 @@ import papers
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import ABOVE, BLUE, GREEN, ORANGE, experiment
+from papers import ABOVE, BLUE, GREEN, PINK, experiment
 from torch import Tensor
 
 from full_model import Architecture, Recipe, RunSettings, Weights, papers_recipe, starting_weights
@@ -45,7 +45,7 @@ DESCENT_LENGTH = 6
 DESCENT_RATE = 0.02
 STYLES = {
     "gaussian": (BLUE, "-", "gaussian, N(0, 0.02²)"),
-    "recommended": (ORANGE, "--", "recommended"),
+    "recommended": (PINK, "--", "recommended"),
     "matched": (GREEN, ":", "matched: recommended, with the sign of $\\varepsilon$"),
 }
 

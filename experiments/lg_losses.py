@@ -36,7 +36,7 @@ import papers
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, BLUE, GREEN, ORANGE, experiment
+from papers import ABOVE, BELOW, BLUE, GREEN, PINK, experiment
 from torch import Tensor
 
 from flowsim import BinaryChain, Label, find_limits
@@ -125,7 +125,7 @@ def draw(record: xr.Dataset) -> Figure:
     grid = figure.subplots(2, 3, sharex=True, sharey="row")
     models = [str(name) for name in record.data_vars if name != "label"]
     styles = dict(
-        zip(models, ((BLUE, "-", 3.0), (ORANGE, "--", 1.4), (GREEN, ":", 1.8)), strict=True)
+        zip(models, ((BLUE, "-", 3.0), (PINK, "--", 1.4), (GREEN, ":", 1.8)), strict=True)
     )
     for i, (chain, starts) in enumerate(STARTS.items()):
         for j, (e, w) in enumerate(starts):

@@ -29,7 +29,7 @@ import numpy as np
 import papers
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, BLUE, GREEN, ORANGE, PINK, experiment
+from papers import ABOVE, BELOW, BLUE, GREEN, GREY, PINK, experiment
 
 from full_model import Architecture, Recipe, papers_recipe
 
@@ -42,7 +42,7 @@ STYLES = {
     "0.value": ("$W_V$", PINK, "-"),
     "0.out": ("$W_O$", GREEN, "--"),
     "0.up": ("$W_1$", BLUE, "-"),
-    "0.down": ("$W_2$", ORANGE, "--"),
+    "0.down": ("$W_2$", GREY, "--"),
 }
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 from networks import NETWORKS
-from papers import BLUE, GREY, ORANGE, experiment, timed
+from papers import BLUE, GREEN, GREY, experiment, timed
 
 import flowsim
 
@@ -66,7 +66,7 @@ def draw(found: dict[str, Any]) -> Figure:
         axes.plot(line["weights"], place, "o", color=GREY)
         if "refused" in line:
             axes.annotate("refused", (line["weights"], place), (8, 0), va="center", fontsize=9,
-                          textcoords="offset points", color=ORANGE)  # fmt: skip
+                          textcoords="offset points", color=GREY)  # fmt: skip
             continue
         k = line["coordinates"]
         axes.plot([k, line["weights"]], [place, place], "-", color=GREY, lw=0.8, zorder=0)
@@ -75,14 +75,14 @@ def draw(found: dict[str, Any]) -> Figure:
                       va="center", fontsize=9, color=BLUE)  # fmt: skip
         for name, mark, colour in (
             ("off the span", "o", BLUE),
-            ("equal steps differ", "s", ORANGE),
+            ("equal steps differ", "s", GREEN),
         ):
             errors.plot(line[name], place, mark, color=colour, label=None if place else name)
     axes.set_yticks(range(len(found)), list(found))
     axes.invert_yaxis()
     axes.set(xscale="log", xlim=(0.5, 1000), xlabel="coordinates (blue) of the weights (grey)")
     axes.set_title("In how many coordinates all weights train", fontsize=11)
-    errors.set(xscale="log", xlabel="part of the gradient; of the largest weight")
+    errors.set(xscale="log", xlabel="relative error")
     steps = next(iter(found.values()))["steps"]
     errors.set_title(f"How exactly, after {steps} equal steps", fontsize=11)
     errors.grid(axis="x", color=GREY, alpha=0.2)

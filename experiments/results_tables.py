@@ -255,6 +255,12 @@ LAWS = {
             rate: _escapes(own["escaped"], own["runs"], own["escape_median"])
             for rate, own in x.items() if rate != "case"},
     })),
+    "first_weights": ("first_weights", table({
+        "model; trainer; side": "{case}", "…": lambda line: {
+            start: "{bigram} of {runs}".format(**x) + interval(x)
+            + ("" if x["median step"] is None else ", step {:.0f}".format(x["median step"]))
+            for start, x in line.items() if start != "case"},
+    })),
     "width": ("width_of_truth", table({
         "model": "{case}", "…": lambda line: {
             f"{word}: at the bigram, at the unigram": "{bigram}, {unigram}".format(**x)
