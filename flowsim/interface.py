@@ -170,7 +170,6 @@ class Plane:
         far, near: where their orbits start, (y, x, third), in the window ``space`` and in a second
             panel around the origin, if there are any.
         starts: sets of names in which starts of a scan may be given, the usual one first.
-        resolution: cells along each axis of a portrait, unless given.
         orbits: where a portrait's orbits start, (x, y) in parts of the window's sides.
         never_crossed: names of axes whose zero no orbit crosses.
         baseline: a simpler model with these axes, whose basins the portrait compares with.
@@ -207,7 +206,6 @@ class Plane:
             self.third = self.holds[0] if three else None
             self.space = dict.fromkeys(self.axes, (-3.0, 3.0))
         self.starts: tuple[tuple[str, ...], ...] = (model.coordinates,)
-        self.resolution = 208 if model.fast else 64
         keeps = zip(model.coordinates, model.keeps_sign, strict=True)
         self.never_crossed = tuple(name for name, sign in keeps if sign)
 
@@ -346,10 +344,6 @@ class Model:
             first two. ``with_axes`` sets it.
         conserved_names: of the columns of ``conserved``.
         memory: names of what ``step`` keeps beside θ, all 0 at the start.
-        kinked: whether the loss has kinks, so that orbits may slide.
-        large: whether its tensors are so large that several threads of torch are worth it.
-        fast: whether an orbit costs microseconds, so that portraits, samples and chunks are large.
-        slow: whether an orbit costs so much more than elsewhere that a first look has few of them.
         title: what figures and the terminal call it; by default its name.
         subtitle: a line about what it was made with and is trained on, and perhaps a remark on the
             next line; a name between dollars is set as mathematics.
@@ -376,10 +370,6 @@ class Model:
     shown: tuple[str, ...] = ()
     conserved_names: tuple[str, ...] = ()
     memory: tuple[str, ...] = ()
-    kinked = False
-    large = False
-    fast = False
-    slow = False
     data: Any = None
 
     def __init_subclass__(cls, **more: Any) -> None:
@@ -531,8 +521,7 @@ class Model:
         return {"model": self.name, "coordinates": self.coordinates, **own}
 
     def flow(self) -> Any:
-        """Compiled functions, as ``LogitGapSystem`` or ``CompiledModel``; a ``Solver`` of
-        ``flowsim.flow.solver``; or None for the solver of any loss."""
+        """A ``Solver`` of ``flowsim.flow.solver``; None for the one for any loss."""
         return None
 
     def __repr__(self) -> str:
@@ -541,22 +530,32 @@ class Model:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DefaultTolerances:
-    """How starts of a model are followed unless it is said; a model without a half has these.
+class SolverDefaults:
+    """How starts are followed, and how many of them, unless it is said.
 
     Attributes:
         rtol, time_rtol: error allowed per step, for ends and for times.
         max_steps, long: attempted steps of a row, to its end and to given times.
+        cost: seconds of one start, about.
+        resolution: cells along each axis of a portrait.
+        confirm: starts of a portrait that torchdiffeq follows too.
+        chunk: starts of a scan that are stored together; 0 to choose by the coordinates.
+        kinks: whether surfaces that rows meet, and the time along them, are counted.
     """
 
     rtol: float = 1e-6
     time_rtol: float = 1e-8
     max_steps: int = 3000
     long: int = 20_000
+    cost: float = 1e-3
+    resolution: int = 64
+    confirm: int = 16
+    chunk: int = 0
+    kinks: bool = False
 
 
 @dataclass(frozen=True)
-class CompiledModel(DefaultTolerances):
+class CompiledModel(SolverDefaults):
     """The compiled half of a model whose rows the rows engine follows.
 
     Attributes:
@@ -593,7 +592,7 @@ class CompiledModel(DefaultTolerances):
 
 
 @dataclass(frozen=True)
-class LogitGapSystem(DefaultTolerances):
+class LogitGapSystem(SolverDefaults):
     """The compiled half of a model with L = ℓ(Δ), whose orbits ``flow.gap`` follows in Δ.
 
     Attributes:
@@ -615,3 +614,7 @@ class LogitGapSystem(DefaultTolerances):
     rtol: float = field(default=1e-10, kw_only=True)
     time_rtol: float = field(default=1e-12, kw_only=True)
     long: int = field(default=3000, kw_only=True)
+    cost: float = field(default=1e-5, kw_only=True)
+    resolution: int = field(default=208, kw_only=True)
+    confirm: int = field(default=256, kw_only=True)
+    chunk: int = field(default=65_536, kw_only=True)

@@ -172,11 +172,11 @@ def test_a_class_is_a_target_too():
 
 def test_tolerances_are_as_find_limits_says():
     models = [flowsim.model(name, 0.5, 0.8) for name in ("canonical", "linear", "untied")]
-    assert all(model.flow().rtol == 1e-10 for model in models)
+    assert all(model.flow().defaults.rtol == 1e-10 for model in models)
     chain = BinaryChain(0.5, 0.8)
     for model, rtol in ((RankOneModel(chain, 8), 1e-8), (InductionModel(5), 1e-8),
                         (UniformAttentionModel(chain, 8), 1e-6)):  # fmt: skip
-        assert model.flow().rtol == rtol
+        assert model.flow().defaults.rtol == rtol
 
 
 def test_a_pace_is_how_fast_what_is_learned_decays():

@@ -114,7 +114,7 @@ def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> st
             "print([flowsim.Label(int(code)).name for code in limits.label])",
         ]
     if (cloud := view.cloud) is not None:
-        count = DRAWS if view.model.fast else FEWER_DRAWS
+        count = DRAWS if view.at_once else FEWER_DRAWS
         lines += [
             "import numpy as np",
             f"unit = np.random.Generator(np.random.PCG64(0)).standard_normal(({count}, 2))",
@@ -191,7 +191,7 @@ def explored_record(
 
     record = portrait_record(
         view.model, resolution=levels(view)[-1], fixed=view.fixed_values, progress=look,
-        confirm=None if view.model.fast else 0,
+        confirm=None if view.at_once else 0,
         window={view.x: view.window[:2], view.y: view.window[2:]},
     )  # fmt: skip
     names = f"orbit_{view.y}", f"orbit_{view.x}"

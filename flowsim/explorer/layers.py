@@ -17,7 +17,7 @@ import numpy as np
 import torch
 import xarray as xr
 
-from flowsim.explorer.view import Stop, Stopped, View
+from flowsim.explorer.view import CELLS_AT_ONCE, Stop, Stopped, View
 from flowsim.flow.options import Limits
 from flowsim.flow.orbits import find_limits
 from flowsim.flow.solver import solver_of
@@ -32,8 +32,8 @@ from flowsim.scan.starts import cell_centres
 UNKNOWN = -1
 #: Starts a side from which the ends of a model that names none are found.
 _LOOK = 12
-#: Cells a side that are decided by the closed form, or by the flow within a slider's move.
-_CLOSED, _AT_ONCE = 128, 40
+#: Cells a side that are decided by the closed form within a slider's move.
+_CLOSED = 128
 #: Seconds of one call of an engine, which lets nothing else run meanwhile, and its first starts.
 _SLICE, _FIRST = 0.008, 8
 #: Starts of one call where all rows of a call are followed together.
@@ -112,12 +112,10 @@ def ends_of(view: View) -> KnownEnds:
 
 def levels(view: View) -> tuple[int, ...]:
     """Cells a side, from coarse to fine, that the flow decides once the sliders rest."""
-    model = view.model
-    if model.fast:
-        return (208,)
-    if model.slow:
-        return (4, 8, 16, 32)  # an orbit takes four times as long as elsewhere
-    return (6, 16, 32, 64)
+    defaults = solver_of(view.model).defaults
+    if view.at_once:
+        return (defaults.resolution,)
+    return (6, 16, 32, 64) if 64**2 * defaults.cost < 10 else (4, 8, 16, 32)
 
 
 def cells_at_once(view: View) -> Cells:
@@ -130,11 +128,11 @@ def cells_at_once(view: View) -> Cells:
         label = np.where(inside.numpy(), np.int8(Label.GLOBAL_MINIMUM), outside)
         label[y == 0] = UNKNOWN  # starts that never move are no basin's
         return Cells(label, "closed form")
-    if model.fast:
-        y, x = centres(view, _AT_ONCE)
+    if view.at_once:
+        y, x = centres(view, CELLS_AT_ONCE)
         theta = model.plane.grid(x, y, view.fixed_values).flatten(0, 1)
         label = ends_of(view).codes(find_limits(model, theta))
-        return Cells(label.reshape(_AT_ONCE, _AT_ONCE), "flow")
+        return Cells(label.reshape(CELLS_AT_ONCE, CELLS_AT_ONCE), "flow")
     return Cells(np.full((2, 2), UNKNOWN, np.int8), "")
 
 

@@ -144,7 +144,7 @@ def _backward(view: View, theta: Tensor, stop: Stop) -> Path | None:
     x_low, x_high, y_low, y_high = view.window
     wide, tall = x_high - x_low, y_high - y_low
     x, y, side = (x_low + x_high) / 2, (y_low + y_high) / 2, max(wide, tall)
-    count, sides = (120, 3) if model.fast else (60, 2)
+    count, sides = (120, 3) if view.at_once else (60, 2)
     step, left = side / count, sides * side
     back, size = _heading(model, theta)
     rows, times = [theta], [0.0]
@@ -214,9 +214,9 @@ def cloud_shares(view: View, stop: Stop = lambda: False) -> Iterator[CloudShare]
     if view.cloud is None:
         return
     model, ends, label = view.model, ends_of(view), np.empty(0, np.int8)
-    y, x = draws(view.cloud, DRAWS if model.fast else FEWER_DRAWS)
+    y, x = draws(view.cloud, DRAWS if view.at_once else FEWER_DRAWS)
     rows = model.plane.at(torch.from_numpy(x), torch.from_numpy(y), view.fixed_values)
-    quick = model.fast or solver_of(model).batched
+    quick = view.at_once or solver_of(model).batched
     for part in rows.split(len(rows) if quick else _AT_ONCE):
         if stop():
             return

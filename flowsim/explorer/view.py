@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from flowsim.errors import InputError
+from flowsim.flow.solver import solver_of
 from flowsim.interface import Model
 from flowsim.models.arguments import LENGTH
 from flowsim.spec import ModelSpec, built_in, has_parameter
@@ -23,6 +24,8 @@ MOST_STARTS, FARTHEST, NARROWEST = 12, 1000.0, 1e-6
 HELD = ("a", "u", "b")
 #: Draws of a cloud where labels come quickly, and elsewhere.
 DRAWS, FEWER_DRAWS = 1000, 200
+#: Cells a side that the flow labels while a slider moves, if a start takes microseconds.
+CELLS_AT_ONCE = 40
 #: Axes that may be logarithmic.
 LOGS = ("time", "loss")
 
@@ -149,6 +152,11 @@ class View:
         """The window of the model's plane."""
         window = self.model.plane.window
         return Window(*window[self.x], *window[self.y])
+
+    @property
+    def at_once(self) -> bool:
+        """Return whether the flow labels a picture while a slider moves."""
+        return CELLS_AT_ONCE**2 * solver_of(self.model).defaults.cost < 0.1
 
     @property
     def trainable(self) -> bool:

@@ -44,7 +44,7 @@ from flowsim.flow.return_codes import (
 from flowsim.flow.tableau import GAMMA, ORDER, STAGES
 from flowsim.flow.tableau import A as _A
 from flowsim.flow.tableau import C as _C
-from flowsim.interface import DefaultTolerances, Levels, Model
+from flowsim.interface import Levels, Model, SolverDefaults
 from flowsim.labels import Status
 from flowsim.landscape.stability import rounded, without_dust
 
@@ -441,11 +441,11 @@ def any_times(model: Model, rows: Tensor, wanted_loss: Tensor, steps: Steps) -> 
 class RosenbrockSolver:
     """Follows any loss or field by linearly implicit steps in torch, all starts together."""
 
-    defaults, batched = DefaultTolerances(), True
+    batched = True
     variable: Literal["time"] = "time"
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
+    def __init__(self, model: Model, defaults: SolverDefaults | None = None) -> None:
+        self.model, self.defaults = model, defaults or SolverDefaults()
 
     def ends(self, start: Tensor, steps: Steps) -> Iterator[EndStates]:
         """The end states of starts (n, k), part by part."""

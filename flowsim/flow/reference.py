@@ -410,11 +410,8 @@ def _landed(model: Any, theta: Tensor, past: Tensor, steps: Steps) -> Tensor:
 
 
 def sample_size(model: Model) -> int:
-    """Default number of labels to confirm.
-
-    256 where orbits are fast, 16 elsewhere: there a row takes a second.
-    """
-    return 256 if model.fast else 16
+    """Default number of labels to confirm: 256, or 16 where torchdiffeq takes a second a start."""
+    return solver_of(model).defaults.confirm
 
 
 @checks_model

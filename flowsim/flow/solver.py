@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from torch import Tensor
 
 from flowsim.flow.any_loss import RosenbrockSolver
-from flowsim.flow.gap.engine import LogitGapSolver
 from flowsim.flow.labelling import EndStates
 from flowsim.flow.options import Limits, Steps
-from flowsim.flow.rows.engine import SwitchingSolver
-from flowsim.interface import CompiledModel, DefaultTolerances, LogitGapSystem, Model
+from flowsim.interface import Model, SolverDefaults
 
 
 class Solver(Protocol):
@@ -21,14 +19,14 @@ class Solver(Protocol):
     A solver of another kind has these members; a model returns it from ``Model.flow``.
 
     Attributes:
-        defaults: tolerances and numbers of steps unless others are given.
+        defaults: tolerances, and numbers of steps and of starts, unless others are given.
         batched: whether starts are advanced together in torch. A start more then costs little, and
             the starts may be on a CUDA device.
         variable: the independent variable, in which torchdiffeq follows the model too.
     """
 
     @property
-    def defaults(self) -> DefaultTolerances: ...
+    def defaults(self) -> SolverDefaults: ...
     @property
     def batched(self) -> bool: ...
     @property
@@ -57,12 +55,5 @@ def solver_of(model: Model) -> Solver:
     >>> solver_of(flowsim.model("canonical", 0.5, 0.8)).variable
     'logit gap'
     """
-    brought: Any = model.flow()
-    if isinstance(brought, LogitGapSystem):
-        return LogitGapSolver(model, brought)
-    if isinstance(brought, CompiledModel):
-        return SwitchingSolver(model, brought)
-    if brought is None:
-        return RosenbrockSolver(model)
-    solver: Solver = brought
-    return solver
+    solver: Solver | None = model.flow()
+    return RosenbrockSolver(model) if solver is None else solver

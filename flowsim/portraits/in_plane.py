@@ -126,7 +126,7 @@ def portrait(
     fixed_values = plane.hold(fixed)
     bounds = {name: given.get(name, plane.window[name]) for name in (plane.x, plane.y)}
     places = None if starts is None else _starts_of_orbits(starts, plane, options)
-    resolution = plane.resolution if resolution is None else resolution
+    resolution = solver_of(model).defaults.resolution if resolution is None else resolution
     if not isinstance(resolution, Integral) or resolution < 1:
         raise InputError(f"resolution must be a whole number of at least 1, not {resolution!r}")
     y = cell_centres(*bounds[plane.y], resolution)

@@ -54,6 +54,7 @@ class ReducedNetwork(Model):
         origin: the weights at which all coordinates are zero, (P,), orthogonal to the directions.
         start: the coordinates of the start, (k,).
         exactness: what was measured.
+        large: whether its tensors are worth several threads of torch.
     """
 
     network: Network
@@ -61,6 +62,7 @@ class ReducedNetwork(Model):
     origin: Tensor
     start: Tensor
     exactness: Exactness
+    large: bool
     called: dict[str, str]
 
     def flat(self, theta: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor
 from flowsim.errors import InputError
 from flowsim.flow.options import SolverOptions
 from flowsim.flow.orbits import learned_labels, limits_by, settling_times
+from flowsim.flow.solver import solver_of
 from flowsim.interface import Model
 from flowsim.labels import BASINS, Label, Rule, Status
 from flowsim.landscape.ends import Ends
@@ -162,7 +163,7 @@ def point_dtype(model: Model, fraction: float | None) -> np.dtype:
 
 def _optional_columns(model: Model) -> dict[str, str]:
     """Columns of ``Limits`` for kinks that were met and for closed orbits, with their types."""
-    kinks = {"kinks": "<i4", "sliding_time": "<f8"} if model.kinked else {}
+    kinks = {"kinks": "<i4", "sliding_time": "<f8"} if solver_of(model).defaults.kinks else {}
     closed = {} if type(model).field is Model.field else {"period": "<f8"}
     return {**kinks, **closed}
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from flowsim.errors import InputError
 from flowsim.flow.options import SolverOptions
-from flowsim.interface import RESERVED, Model
+from flowsim.flow.solver import solver_of
+from flowsim.interface import RESERVED, Model, SolverDefaults
 from flowsim.records.attributes import source_versions
 from flowsim.records.model_attributes import model_attributes
 from flowsim.running import threads
@@ -95,7 +96,7 @@ class Scan:
         families: how many leading dimensions, of varied arguments and sigma, have basin shares of
             their own.
         size, chunks: points in all, and tasks.
-        fast: whether a point costs microseconds.
+        cost: seconds of one point, about.
 
     Raises:
         InputError: values of an argument that the model does not have or refuses, or that do not
@@ -132,7 +133,7 @@ class Scan:
     families: int = field(init=False, repr=False)
     size: int = field(init=False, repr=False)
     chunks: int = field(init=False, repr=False)
-    fast: bool = field(init=False, repr=False)
+    cost: float = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, (ModelSpec, Model)):
@@ -165,9 +166,9 @@ class Scan:
             self.model_of(case)
         shape = (*map(len, several.values()), *self.starts.shape)
         size = int(np.prod(shape, dtype=object))
+        defaults = SolverDefaults() if trained else solver_of(model).defaults
         usual = 1024 if trained else 2048 if len(model.coordinates) <= 4 else 256
-        fast = model.fast and trained is None
-        chunk = self.chunk if self.chunk >= 1 else 65_536 if fast else usual
+        chunk = self.chunk if self.chunk >= 1 else defaults.chunk or usual
         dims = (*several, *self.starts.dims)
         found = {
             "options": options,
@@ -178,7 +179,7 @@ class Scan:
             "size": size,
             "chunk": chunk,
             "chunks": -(-size // chunk),
-            "fast": fast,
+            "cost": defaults.cost,
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)

@@ -133,7 +133,7 @@ def write_scan(
             record.attrs |= {"command": command, "threads": 1}
             written = stage("points written", scan.size) if stage else None
             # compressing all numbers would take a third of the time in which fast orbits are found
-            packed = "iu" if scan.fast else "iuf"
+            packed = "iu" if scan.cost < 1e-4 else "iuf"
             _put(out, lambda draft: store_record(record, draft, packed))
             if written is not None:
                 written(scan.size)

@@ -8,13 +8,13 @@ from flowsim.flow.tableau import STAGES
 
 
 def room(model):
-    half = model.flow()
+    half = model.flow().half
     return allocate_workspace(*half.constants(), len(model.coordinates), STAGES, half.own_steps)
 
 
 def begun(model, theta):
     """(engine, row) with the row at θ, its field there known."""
-    half = model.flow()
+    half = model.flow().half
     chart = RowChart(np.array([theta], dtype=float), model, half.origin)
     engine, status = engine_of(half), 1
     while status > 0:

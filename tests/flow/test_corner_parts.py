@@ -138,7 +138,7 @@ def test_a_step_that_turns_back_is_cut_where_its_parabola_is_beyond_the_corner(
 
 def drifting():
     """(engine, row) of two positions at the bottom of its valley, where it is said to drift."""
-    half = UniformAttentionModel(CHAIN, 2).flow()
+    half = UniformAttentionModel(CHAIN, 2).flow().half
     half.extend(int(half.constants()[1][STEEPEST]))
     engine, row = begun(UniformAttentionModel(CHAIN, 2), (0.9, 1.2, -1.9))
     given = np.full(3, 1e-8), np.full(3, 1e-15), np.empty(0), np.empty((0, 3)), -np.inf, 3000

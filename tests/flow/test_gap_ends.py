@@ -32,7 +32,7 @@ class Orbits:
 
 def end_of(monkeypatch, name, far, theta, *answers, target=-1.4, rtol=1e-8, atol=1e-10):
     model = flowsim.model(name, 0.5, 0.8)
-    engine, orbits = engine_of(model.flow()), Orbits(*answers)
+    engine, orbits = engine_of(model.flow().system), Orbits(*answers)
     monkeypatch.setitem(engine.end_of.__globals__, "follow", orbits)
     units = 1.0 - np.array(model.keeps_sign, float)
     sign, *point = engine.point_of(far, *theta)
@@ -54,7 +54,7 @@ def test_a_row_that_passes_a_saddle_closely_is_followed_from_all_sides(
     monkeypatch, name, theta, far
 ):
     minima, plane = loops.AT_MINIMA, loops.AT_PLANE
-    point_of = engine_of(flowsim.model(name, 0.5, 0.8).flow()).point_of
+    point_of = engine_of(flowsim.model(name, 0.5, 0.8).flow().system).point_of
     sign, x, y, z = point_of(far, *theta)
     scale = 1 + x + theta[2 if name == "untied" else 1] ** 2 + z * z
     rules = {minima: loops.REACHED, plane: loops.TRAPPED}

@@ -26,7 +26,7 @@ NAMES = ["canonical", "linear", "untied"]
 
 
 def engine_for(name):
-    return engine_of(flowsim.model(name, 0.5, 0.8).flow())
+    return engine_of(flowsim.model(name, 0.5, 0.8).flow().system)
 
 
 #: Its parts that ask a model nothing.

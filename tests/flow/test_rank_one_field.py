@@ -219,7 +219,7 @@ def test_field_and_jacobian_in_a_step_s_coordinates_are_autograds(row):
 def test_a_step_solves_its_eight_linear_equations(row):
     """With stages from numpy's solver, in the coordinates of the step."""
     random, h = np.random.default_rng(4), 0.05
-    step = engine_of(RankOneModel(BinaryChain(0.5, 0.8), 4).flow()).step
+    step = engine_of(RankOneModel(BinaryChain(0.5, 0.8), 4).flow().half).step
     for mode in [(OPEN, OPEN, 0), (CLOSED, OPEN, 0), (OPEN, SLIDING, 0)]:
         y = placed(row, mode, random)
         rank_one_field.velocity(row.y, row.ints, row.reals, row.velocity)

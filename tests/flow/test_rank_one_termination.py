@@ -22,7 +22,7 @@ from flowsim.models.rank_one.field import CLOSED, OPEN, SLIDING
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 ABOVE, BELOW, EVEN = (0.5, 0.8), (0.2, 0.3), (0.3, 0.7)
-ENGINE = engine_of(RankOneModel(BinaryChain(*ABOVE), 4).flow())
+ENGINE = engine_of(RankOneModel(BinaryChain(*ABOVE), 4).flow().half)
 
 
 def placed(y, chain=ABOVE, length=4, mode=None, amplitude=0.5):

@@ -133,7 +133,7 @@ def followed(model, why, slowest=1.0, passed=1.0, near=(1.0, 1.0), attempts=1):
 def once(model, start, monkeypatch, found):
     """The limits of rows that are followed once, and which of them are in doubt."""
     monkeypatch.setattr(engine, "follow_rows", lambda *given: found)
-    states = engine.SwitchingSolver(model, model.flow()).follow(start, Steps(1e-8, 1e-10, 100))
+    states = model.flow().follow(start, Steps(1e-8, 1e-10, 100))
     limits = label_ends(model, states)
     return limits, in_doubt(states, limits.label, None)
 
@@ -212,7 +212,7 @@ def test_rows_that_pass_a_kinked_saddle_narrowly_are_followed_more_finely(monkey
     monkeypatch.setattr(engine, "follow_rows", follow)
     count = len(model.coordinates)
     start = torch.arange(1.0, 7.0, dtype=torch.float64)[:, None].expand(6, count)
-    (states,) = engine.SwitchingSolver(model, model.flow()).ends(start, Steps(1e-8, 1e-10, 100))
+    (states,) = model.flow().ends(start, Steps(1e-8, 1e-10, 100))
     found = label_ends(model, states)
     assert found.kinks.tolist() == [2] * 6 and found.sliding_time.tolist() == [0.5] * 6
     if not tied:  # whose bad minima are saddles

@@ -114,10 +114,10 @@ def test_times_are_when_the_path_has_the_wanted_loss(model):
     times = hitting_times(model, start, fraction, limits=limits)
     learned = limits.label == Label.GLOBAL_MINIMUM
     assert torch.equal(times.isnan(), ~learned)
-    first = loss_followed(model, model.flow(), start)
+    first = loss_followed(model, model.flow().half, start)
     for i in learned.nonzero()[:, 0].tolist():
         path = trajectories(model, start[i : i + 1], torch.tensor([0.0, times[i].item()]))
-        loss = loss_followed(model, model.flow(), path[-1])
+        loss = loss_followed(model, model.flow().half, path[-1])
         wanted = limits.loss[i] + fraction * (first[i] - limits.loss[i])
         assert (loss - wanted).abs().item() < 1e-5 * (first[i] - limits.loss[i])
 
@@ -143,7 +143,7 @@ def test_halving_the_width_of_the_rounded_kink_changes_no_label(monkeypatch):
     for width in (field.RELU_WIDTH, field.RELU_WIDTH / 2):
         monkeypatch.setattr(field, "constants", partial(constants, width=width))
         model = RankOneModel(RANK_ONE.chain, 4, attention=True)  # the other's are kept
-        reals = model.flow().constants()[0]
+        reals = model.flow().half.constants()[0]
         assert reals[field.WIDTH] == width
         labels.append(find_limits(model, start).label)
     assert torch.equal(*labels)

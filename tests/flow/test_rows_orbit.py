@@ -91,7 +91,7 @@ def test_sizes_and_errors_are_the_largest_and_see_what_is_no_number():
         assert math.isnan(largest_of(np.array(values)))
     y, new = np.array([1.0, -4.0]), np.array([-3.0, 2.0])
     absolute, relative = np.array([0.1, 0.0]), np.array([0.01, 0.5])
-    error_ratio = engine_of(LINEAR.flow()).error_ratio
+    error_ratio = engine_of(LINEAR.flow().half).error_ratio
     found = error_ratio(y, new, np.array([-0.26, 1.0]), absolute, relative)
     assert found == pytest.approx(2.0)
     assert error_ratio(y, new, np.array([0.0, 1.0]), absolute, relative) == 0.5
@@ -194,7 +194,7 @@ def test_starts_that_are_not_finite_fail_alone(model, theta):
     starts = torch.tensor([theta, theta, theta], dtype=torch.float64)
     starts[0, 0], starts[1, -1] = torch.nan, torch.inf
     found, alone = (
-        follow_rows(model, model.flow(), part, Steps(1e-8, 1e-10, 500))
+        follow_rows(model, model.flow().half, part, Steps(1e-8, 1e-10, 500))
         for part in (starts, starts[2:])
     )
     assert found.why.tolist() == [NOT_FINITE, NOT_FINITE, alone.why.item()]

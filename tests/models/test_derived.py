@@ -89,7 +89,7 @@ def test_a_new_loss_of_any_model_is_followed(name, loss):
     model = derived(MODELS[name], loss=loss)
     assert_is_one_model(model)
     theta = starts(model)
-    assert model.flow() is None and not model.fast and model.levels() is None
+    assert model.flow() is None and model.levels() is None
     assert model.basin(theta) is model.classify(theta) is model.label_of_point(theta) is None
     assert model.integral() is None and type(model.plane) is flowsim.Plane
     assert model.conserved_names == () and not any(model.keeps_sign)
@@ -132,7 +132,7 @@ def test_a_new_gradient_or_field_of_any_model_is_followed(name):
 def test_words_alone_leave_the_flow_as_it_is(name):
     plain = MODELS[name]()
     model = derived(MODELS[name], title="mine", subtitle="its data", options=lambda self: {})
-    assert (model.title, model.subtitle) == ("mine", "its data") and model.fast == plain.fast
+    assert (model.title, model.subtitle) == ("mine", "its data")
     assert (model.flow() is None) == (plain.flow() is None)
     assert type(model.plane) is type(plain.plane) and model.levels() == plain.levels()
     assert model.has_flow_of(flowsim.models.RankOneModel) == plain.has_flow_of(

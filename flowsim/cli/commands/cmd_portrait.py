@@ -179,12 +179,13 @@ def _check_plane(given: Portrait, model: Model) -> None:
 
 
 def _plane(given: Portrait, model: Model) -> xr.Dataset:
+    from flowsim.flow.solver import solver_of
     from flowsim.portraits.in_plane import portrait_record
     from flowsim.scan.starts import Points
 
     names = model.plane.y, model.plane.x
     starts = None if given.points is None else Points.read(given.points, names)
-    resolution = given.resolution or model.plane.resolution
+    resolution = given.resolution or solver_of(model).defaults.resolution
     total, unit = resolution**2, "cells"
     optimizer = given.choice_of_optimizer(given.model, given.seed)
     if optimizer is not None:
@@ -199,9 +200,10 @@ def _plane(given: Portrait, model: Model) -> xr.Dataset:
 
 
 def _optimizers(given: Portrait, model: Model) -> xr.Dataset:
+    from flowsim.flow.solver import solver_of
     from flowsim.portraits.optimizers import compare_optimizers
 
-    resolution = given.resolution or min(model.plane.resolution, 48)
+    resolution = given.resolution or min(solver_of(model).defaults.resolution, 48)
     window = {**(given.window or {})}
     for name, side in (("w", given.w_range), ("e", given.e_range)):
         window |= {} if side is None else {name: side}

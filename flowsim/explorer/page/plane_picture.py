@@ -22,7 +22,7 @@ _NOTHING = layers.Cells(np.full((2, 2), layers.UNKNOWN, np.int8), "")
 class Picture:
     """Basins and curves in the plane of a page.
 
-    Labels of a fast model come at once, on the page's own thread. Otherwise a thread makes a first
+    Labels that take no time come at once, on the page's own thread. Else a thread makes a first
     look; a slider that moves on meanwhile does not interrupt it, so that the picture follows the
     slider, and gets its own first look afterwards.
     """
@@ -49,7 +49,7 @@ class Picture:
 
     def draw(self) -> None:
         """Draw exact labels at once, and the rest once the sliders rest."""
-        if not self.visit.view.model.fast:
+        if not self.visit.view.at_once:
             self._look()
             return
         view, began = self.visit.view, monotonic()
@@ -65,7 +65,7 @@ class Picture:
     def _draw_curves(self) -> None:
         """The curves, and the boundary between the cells that are shown."""
         view = self.visit.view
-        if not view.model.fast:
+        if not view.at_once:
             return
         self._show_landscape(view, layers.landscape(view, fine=False))
         line = layers.border(view, self.cells, lambda: False) if layers.has_border(view) else None
@@ -128,7 +128,7 @@ class Picture:
     def _refine(self, first: layers.Cells | None = None) -> None:
         """Finer labels; of a model that is looked at in a thread once it was looked at."""
         view = self.visit.view
-        if first is None and not view.model.fast:
+        if first is None and not view.at_once:
             return
 
         def show(layer: layers.Layer) -> None:

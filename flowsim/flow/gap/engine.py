@@ -6,7 +6,7 @@ Each class of models has a compiled copy of the loops.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -43,7 +43,11 @@ class LogitGapSolver:
 
     def __init__(self, model: Model, system: LogitGapSystem) -> None:
         self.model, self.system, self.defaults = model, system, system
-        self.engine = engine_of(system)
+
+    @cached_property
+    def engine(self) -> Any:
+        """The compiled loops."""
+        return engine_of(self.system)
 
     def ends(self, start: Tensor, steps: Steps) -> Iterator[EndStates]:
         """The end states of starts (n, k), part by part."""

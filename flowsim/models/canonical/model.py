@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -71,12 +72,14 @@ class CanonicalModel(BinaryGapModel):
         e = theta[..., 0]
         return torch.stack([-e, torch.zeros_like(e)], dim=-1)
 
-    def flow(self) -> LogitGapSystem | None:
+    def flow(self) -> Any:
         if self.dynamic_bias:
             return None
+        from flowsim.flow.gap.engine import LogitGapSolver
         from flowsim.models.canonical.compiled import HOOKS
 
-        return LogitGapSystem(CanonicalModel, HOOKS, self.params)
+        system = LogitGapSystem(CanonicalModel, HOOKS, self.params)
+        return LogitGapSolver(self, system)
 
     def _conserved(self, theta: Tensor) -> Tensor:
         return energy(theta).unsqueeze(-1)

@@ -34,11 +34,6 @@ class GapModel(OnChain):
     chain: GapChain
     shown = ("w", "e")
 
-    @property
-    def fast(self) -> bool:  # type: ignore[override]
-        """Return whether its compiled functions follow it."""
-        return self.flow() is not None
-
     @unwritten
     def logit_gap(self, theta: Tensor) -> Tensor:
         """Δ, shape (...)."""

@@ -12,7 +12,8 @@ from torch import Tensor
 from flowsim.chains.exact_losses import count_classes
 from flowsim.chains.priors import DirichletPrior, Prior
 from flowsim.errors import InputError
-from flowsim.interface import CompiledModel, Levels, Model
+from flowsim.flow.rows.engine import SwitchingSolver
+from flowsim.interface import Levels, Model
 from flowsim.labels import Label
 from flowsim.models.autograd import Gradient, Hessian, Loss
 from flowsim.models.induction.ends import induction_landscape
@@ -168,9 +169,9 @@ class InductionModel(Model):
     def label_of_point(self, theta: Tensor) -> Tensor:
         return settled_sides(self, theta)
 
-    def flow(self) -> CompiledModel:
-        """The compiled half."""
-        return rows_of(self)
+    def flow(self) -> SwitchingSolver:
+        """Steps in time, to a valley's end."""
+        return SwitchingSolver(self, rows_of(self))
 
     def by_share(self, share: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """L, ∂L/∂s and ∂L/∂β at shares s in [0, 1], its ends included; all of one shape."""

@@ -29,7 +29,6 @@ class InductionPlane(Plane):
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self.window = {"alpha": (-6.0, 6.0), "beta": (-4.0, 6.0)}
-        self.resolution = 48
 
     def curves(
         self,

@@ -117,6 +117,7 @@ def rows_of(model: Any) -> CompiledModel:
         HOOKS,
         lambda: constants(model),
         rtol=1e-8,
+        resolution=48,
         scale=lambda loss: model.plateau - loss,  # from the plateau to the end
         place_ends=lambda *rows: place_ends(model, *rows),
     )

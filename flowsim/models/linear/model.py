@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -88,12 +89,14 @@ class LinearAttentionModel(BinaryGapModel):
         """1 + 4w|w| where a zero opens the ReLU, 1 elsewhere."""
         return torch.where(a < -1, 1 + 4 * w * w.abs(), 1.0)
 
-    def flow(self) -> LogitGapSystem | None:
+    def flow(self) -> Any:
         if self.dynamic_bias:
             return None
+        from flowsim.flow.gap.engine import LogitGapSolver
         from flowsim.models.linear.compiled import HOOKS
 
-        return LogitGapSystem(LinearAttentionModel, HOOKS, self.params)
+        system = LogitGapSystem(LinearAttentionModel, HOOKS, self.params)
+        return LogitGapSolver(self, system)
 
     def _conserved(self, theta: Tensor) -> Tensor:
         attention = theta[..., 0].square() - 2 * (1 + theta[..., 2]).square()

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from flowsim.chains.hidden import HiddenMarkovProcess
 from flowsim.errors import InputError, require_integer
-from flowsim.interface import Model
+from flowsim.flow.any_loss import RosenbrockSolver
+from flowsim.interface import Model, SolverDefaults
 from flowsim.models.autograd import Gradient, Hessian, Loss
 from flowsim.models.memory.law import hidden_symmetric, pasts
 from flowsim.models.memory.plane import MemoryPlane
@@ -75,7 +76,6 @@ class MemoryModel(Model):
     )
     coordinates = ("e", "w", "v", "alpha")
     keeps_sign = (True, True, True, False)
-    slow = True
 
     def __init__(
         self,
@@ -96,7 +96,6 @@ class MemoryModel(Model):
         self.metric = tuple(
             float(x) for x in (states, 2 * states * hidden_per_state, 2 * (states - 1), states - 1)
         )
-        self.kinked = states > 2
         words = pasts(states, p, flip, length)
         self._chances = np.concatenate([chance for chance, _ in words]) / length
         self._laws = np.concatenate([laws for _, laws in words])
@@ -136,6 +135,10 @@ class MemoryModel(Model):
     def options(self) -> dict[str, Any]:
         names = ("p", "flip", "states", "length", "hidden_per_state", "decay")
         return {name: getattr(self, name) for name in names}
+
+    def flow(self) -> RosenbrockSolver:
+        """The solver for any loss, each of whose starts takes four times as long as elsewhere."""
+        return RosenbrockSolver(self, SolverDefaults(cost=4e-3, kinks=self.states > 2))
 
     def loss(self, theta: Tensor) -> Tensor:
         """Exact expected next-symbol cross-entropy in nats, shape (...)."""

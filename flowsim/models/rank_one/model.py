@@ -21,7 +21,8 @@ from torch import Tensor
 from flowsim.arrays import accepts_arrays
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.interface import CompiledModel, accepts_theta
+from flowsim.flow.rows.engine import SwitchingSolver
+from flowsim.interface import accepts_theta
 from flowsim.labels import Label
 from flowsim.models.autograd import Gradient, Hessian, Loss
 from flowsim.models.bias import best_shifts
@@ -82,7 +83,6 @@ class RankOneModel(OnChain):
 
     name = "rank-one"
     title = "rank-one model"
-    kinked = True
 
     def __init__(
         self, chain: BinaryChain, length: int, attention: bool = False, tied: bool = True
@@ -90,7 +90,7 @@ class RankOneModel(OnChain):
         if attention:
             require_first_order(chain)
         self.chain, self.attention, self.tied = chain, attention, tied
-        self.length, self.slow = check_length(length, _BYTES if attention else 0), attention
+        self.length = check_length(length, _BYTES if attention else 0)
         count = self.length if attention else 1
         rho = [f"rho{n}" for n in range(1, count + 1)] if attention else ["rho"]
         layer = ["o", "v"] if attention else []
@@ -290,6 +290,7 @@ class RankOneModel(OnChain):
         label = torch.where(traps, Label.LOCAL_MINIMUM, Label.SADDLE)
         return torch.where(lowest, Label.GLOBAL_MINIMUM, label).to(torch.int8)
 
-    def flow(self) -> CompiledModel:
-        """The compiled half, with or without attention."""
-        return attention_rows.rows_of(self) if self.attention else rows.rows_of(self)
+    def flow(self) -> SwitchingSolver:
+        """Steps from kink to kink, with or without attention."""
+        rows_of = attention_rows.rows_of if self.attention else rows.rows_of
+        return SwitchingSolver(self, rows_of(self))

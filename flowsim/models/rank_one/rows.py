@@ -305,6 +305,7 @@ def rows_of(model: Any) -> CompiledModel:
         max_steps=30_000,
         long=100_000,
         at_once=2048,
+        kinks=True,
         finer=1e-4,
         finest=1e-13,
         more=5,

@@ -138,11 +138,14 @@ class StatesModel(GapModel):
         w = theta[..., 1]
         return 1 + self.hidden_per_state * w * w.abs()
 
-    def flow(self) -> LogitGapSystem:
+    def flow(self) -> Any:
+        from flowsim.flow.gap.engine import LogitGapSolver
         from flowsim.models.states.compiled import HOOKS, loss_parameters
 
         params, slower = loss_parameters(self.chain), 4.0 * self.chain.states
-        return LogitGapSystem(StatesModel, HOOKS, params, scale=self.to_canonical, time=slower)
+        scale = self.to_canonical
+        system = LogitGapSystem(StatesModel, HOOKS, params, scale=scale, time=slower)
+        return LogitGapSolver(self, system)
 
     def _conserved(self, theta: Tensor) -> Tensor:
         w = theta[..., 1]

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.interface import CompiledModel
+from flowsim.flow.rows.engine import SwitchingSolver
 from flowsim.models.autograd import Gradient, Hessian, Loss
 from flowsim.models.on_chain import AttentionPlane, OnChain, require_first_order
 from flowsim.models.past_law import check_length, running_mean_law
@@ -143,9 +143,9 @@ class AttentionModel(OnChain):
         e, w, a = theta[..., :3].unbind(-1)
         return e.square() * self.plane_covariance(w, a) / (pi0 * pi1)
 
-    def flow(self) -> CompiledModel:
-        """The compiled half, for uniform attention over the law of the past."""
-        return rows_of(self._table())
+    def flow(self) -> SwitchingSolver:
+        """Steps in time over the law of the past."""
+        return SwitchingSolver(self, rows_of(self._table()))
 
     def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
         """One quantity at all points, by the compiled formula."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -72,12 +73,14 @@ class UntiedModel(BinaryGapModel):
         e, u = theta[..., 0], theta[..., 1]
         return torch.stack([-u / 2, -e / 2, torch.zeros_like(e)], dim=-1)
 
-    def flow(self) -> LogitGapSystem | None:
+    def flow(self) -> Any:
         if self.dynamic_bias:
             return None
+        from flowsim.flow.gap.engine import LogitGapSolver
         from flowsim.models.untied.compiled import HOOKS
 
-        return LogitGapSystem(UntiedModel, HOOKS, self.params, plane_attracts=False)
+        system = LogitGapSystem(UntiedModel, HOOKS, self.params, plane_attracts=False)
+        return LogitGapSolver(self, system)
 
     def _conserved(self, theta: Tensor) -> Tensor:
         e2, u2, w = theta[..., 0].square(), theta[..., 1].square(), theta[..., 2]

@@ -59,4 +59,6 @@ def rows_of(model: Any) -> CompiledModel:
         origin=counted_from(model, unigram_logit(model.chain)),
         max_steps=30_000,
         at_once=32,
+        cost=4e-3,
+        kinks=True,
     )
