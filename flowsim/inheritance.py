@@ -30,9 +30,9 @@ _FORMULAS = {
 _LABELS = {"levels": ("loss", "gradient", "field", "loss_at", "slope_at")}
 #: Methods that hold for one flow only, in groups.
 _KNOWLEDGE = {
-    "flow": ("flow",), "classify": ("classify",), "label_of_point": ("label_of_point",),
+    "flow": ("flow",), "classify": ("classify",),
     "basin": ("basin",),
-    "integral": ("integral",), "plane": ("plane",), "rate_scale": ("rate_scale",),
+    "integral": ("integral",), "plane": ("plane",),
     "keeps_sign": ("keeps_sign",), "title": ("title",), "subtitle": ("subtitle",),
     "long_names": ("long_names",),
     "conserved": ("conserved", "conserved_names", "_conserved"),

@@ -78,41 +78,6 @@ def checks_model(
     return checked  # type: ignore[return-value]
 
 
-class Levels(NamedTuple):
-    """The losses at which orbits of a model can end.
-
-    Attributes:
-        best: the least loss, in nats.
-        trap: the loss of the bad minima.
-        difference: trap − best, right to rounding where the two are close.
-        speed: the slowest rate of the flow beside the bad minima; below 1e-4 of it the flow is
-            slow. Zero where there are no bad minima because trap = best.
-
-    >>> import flowsim
-    >>> levels = flowsim.model("canonical", 0.5, 0.8).levels()
-    >>> round(levels.best, 4), round(levels.trap, 4)
-    (0.619, 0.6663)
-    """
-
-    best: float
-    trap: float
-    difference: float
-    speed: float
-
-    @property
-    def degenerate(self) -> bool:
-        """True if every end has the least loss, trap being best."""
-        return self.speed == 0
-
-    def reached(self, excess: Tensor) -> Tensor:
-        """Mask of losses that are the best, within the error of an integrator.
-
-        ``excess`` is what ``Model.excess`` gives. Where all ends have one loss, an excess counts
-        that float64 shows in the loss.
-        """
-        return excess <= (1e-15 if self.degenerate else max(1e-9 * self.difference, 1e-30))
-
-
 class Integral(NamedTuple):
     """The probability that a Gaussian start of deviation σ reaches the best loss.
 
@@ -131,6 +96,74 @@ class Integral(NamedTuple):
     energy: Callable[[Tensor], Tensor] | None = None
     saddle_energy: float = 0.0
     of: str = ""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The losses at which orbits of a model can end, and what is known of the ends.
+
+    Attributes:
+        best: the least loss, in nats.
+        trap: the loss of the bad minima.
+        difference: trap − best, right to rounding where the two are close.
+        speed: the slowest rate of the flow beside the bad minima; below 1e-4 of it the flow is
+            slow. Zero where there are no bad minima because trap = best.
+        rate: a typical rate of the flow near its slowest critical points: the unit of time shown.
+        excess: the loss above ``best`` at θ, where rounding hides less of it than a difference.
+        basin: mask of starts θ that reach ``best``, by a closed form, or None.
+        classify: labels of critical points (n, k), int8 (n,), or None to take their loss and
+            curvature; with True the points are critical only within an integrator's error.
+        label_of_point: labels that points (n, k) of orbits are sure to get, int8 (n,), or
+            UNRESOLVED; without it an orbit is known by its loss alone, or where it rests.
+        integral: the probability that Gaussian starts reach ``best``, or None.
+
+    >>> import flowsim
+    >>> levels = flowsim.model("canonical", 0.5, 0.8).levels()
+    >>> round(levels.best, 4), round(levels.trap, 4)
+    (0.619, 0.6663)
+    """
+
+    best: float
+    trap: float
+    difference: float
+    speed: float
+    rate: float = field(default=1.0, compare=False)
+    excess: Callable[[Tensor], Tensor] | None = field(default=None, compare=False)
+    basin: Callable[[Tensor], Tensor | None] | None = field(default=None, compare=False)
+    classify: Callable[[Tensor, bool], Tensor | None] | None = field(default=None, compare=False)
+    label_of_point: Callable[[Tensor], Tensor] | None = field(default=None, compare=False)
+    integral: Callable[[], Integral | None] | None = field(default=None, compare=False)
+
+    @property
+    def degenerate(self) -> bool:
+        """True if every end has the least loss, trap being best."""
+        return self.speed == 0
+
+    def above(self, model: Model, theta: Tensor) -> Tensor:
+        """The loss above the best, (...), in nats; 0 where rounding hides it."""
+        if self.excess is not None:
+            return self.excess(theta)
+        return difference_above(model.loss(theta), self.best)
+
+    def reached(self, excess: Tensor) -> Tensor:
+        """Mask of losses that are the best, within the error of an integrator.
+
+        ``excess`` is what ``above`` gives. Where all ends have one loss, an excess counts that
+        float64 shows in the loss.
+        """
+        return excess <= (1e-15 if self.degenerate else max(1e-9 * self.difference, 1e-30))
+
+
+def difference_above(loss: Tensor, best: float) -> Tensor:
+    """loss − best, 0 where it is rounding."""
+    above = loss - best
+    return torch.where(above <= 2e-15 * abs(best), 0.0, above)
+
+
+def closed_basin(model: Model, theta: Tensor) -> Tensor | None:
+    """Mask of starts that reach the best loss, by the model's closed form; None without one."""
+    levels = model.levels()
+    return None if levels is None or levels.basin is None else levels.basin(theta)
 
 
 #: Places a little inside the four sides of the unit square.
@@ -466,40 +499,8 @@ class Model:
         return other
 
     def levels(self) -> Levels | None:
-        """The losses at which orbits can end; None if ends are found by search."""
-        return None
-
-    def excess(self, theta: Tensor) -> Tensor:
-        """The loss above the least of ``levels``, (...), in nats; 0 where rounding hides it."""
-        levels = self.levels()
-        assert levels is not None, "models without levels have no least loss"
-        above = self.loss(theta) - levels.best
-        return torch.where(above <= 2e-15 * abs(levels.best), 0.0, above)
-
-    def rate_scale(self) -> float:
-        """A typical rate of the flow near its slowest critical points: the unit of time shown."""
-        return 1.0
-
-    def classify(self, theta: Tensor, decisive: bool = False) -> Tensor | None:
-        """Labels of critical points (n, k), int8 (n,); None: by their loss and curvature.
-
-        With ``decisive`` the points are critical only within an integrator's error.
-        """
-        return None
-
-    def label_of_point(self, theta: Tensor) -> Tensor | None:
-        """Labels that points (n, k) of orbits are sure to get, int8 (n,), or UNRESOLVED.
-
-        None: an orbit is known by its loss alone, or where it rests.
-        """
-        return None
-
-    def basin(self, theta: Tensor) -> Tensor | None:
-        """Mask of starts that reach the best loss, by a closed form; None without one."""
-        return None
-
-    def integral(self) -> Integral | None:
-        """The probability that Gaussian starts reach the best loss; None where none is known."""
+        """The losses at which orbits can end, and what is known of the ends; None if ends are
+        found by search."""
         return None
 
     def logit_gap(self, theta: Tensor) -> Tensor | None:

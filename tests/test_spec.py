@@ -183,7 +183,7 @@ def test_a_pace_is_how_fast_what_is_learned_decays():
     p, q = 0.2, 0.9
     for name in ("canonical", "linear", "rank-one"):
         model = flowsim.model(name, p, q)
-        assert model.rate_scale() == pytest.approx(p * q / (p + q) ** 2 * abs(1 - p - q))
+        assert model.levels().rate == pytest.approx(p * q / (p + q) ** 2 * abs(1 - p - q))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from flowsim.boundary.geometry import HALVINGS, Boundary, Crossings, Lattice, fi
 from flowsim.errors import InputError
 from flowsim.flow.options import SolverOptions
 from flowsim.flow.orbits import limits_by
-from flowsim.interface import Model, checks_model
+from flowsim.interface import Model, checks_model, closed_basin
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 from flowsim.records.attributes import described, provenance
@@ -401,9 +401,9 @@ class Window:
 
     def closed_form(self) -> Oracle | None:
         """The closed form of the basin as a function of places, or None."""
-        if self.model.basin(self.theta(np.zeros((1, len(self.fine))))) is None:
+        if closed_basin(self.model, self.theta(np.zeros((1, len(self.fine))))) is None:
             return None
-        return lambda places: self.model.basin(self.theta(places)).numpy()  # type: ignore[union-attr]
+        return lambda places: closed_basin(self.model, self.theta(places)).numpy()  # type: ignore[union-attr]
 
 
 def subdivide(values: np.ndarray, levels: int) -> np.ndarray:

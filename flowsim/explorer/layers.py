@@ -21,7 +21,7 @@ from flowsim.explorer.view import CELLS_AT_ONCE, Stop, Stopped, View
 from flowsim.flow.options import Limits
 from flowsim.flow.orbits import find_limits
 from flowsim.flow.solver import solver_of
-from flowsim.interface import Model
+from flowsim.interface import Model, closed_basin
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 from flowsim.portraits.in_plane import HALVINGS, ahead_of, with_boundary, with_landscape
@@ -122,7 +122,7 @@ def cells_at_once(view: View) -> Cells:
     """Layers within a slider's move: exact labels, or none."""
     model = view.model
     y, x = centres(view, _CLOSED)
-    inside = model.basin(model.plane.grid(x, y, view.fixed_values))
+    inside = closed_basin(model, model.plane.grid(x, y, view.fixed_values))
     if inside is not None:
         outside = np.int8(Label.LOCAL_MINIMUM)
         label = np.where(inside.numpy(), np.int8(Label.GLOBAL_MINIMUM), outside)
@@ -248,7 +248,7 @@ Layer = Cells | Border | xr.Dataset
 
 def has_border(view: View) -> bool:
     """Return whether the view's boundary is found numerically, for lack of a closed form."""
-    return view.model.basin(torch.zeros(1, len(view.model.coordinates))) is None
+    return closed_basin(view.model, torch.zeros(1, len(view.model.coordinates))) is None
 
 
 def border(view: View, cells: Cells, stop: Stop) -> Border | None:

@@ -649,7 +649,7 @@ def _verdict(
     unit = 1.0 if rows.chart.seen is None else torch.where(rows.chart.seen, rows.theta.abs(), 1.0)
     quiet = (rows.velocity() <= rows.still(levels).unsqueeze(1) + unit * noise).all(1)
     if levels is not None and levels.degenerate:
-        why[levels.reached(rows.model.excess(rows.theta))] = MINIMA
+        why[levels.reached(levels.above(rows.model, rows.theta))] = MINIMA
     index, seen = (quiet & (why == GOING)).nonzero()[:, 0], rows.chart.seen
     if len(index) and seen is not None:
         index = padded_indices(quiet & (why == GOING))
@@ -666,7 +666,7 @@ def _verdict(
         rest = _is_short(field, jacobian, length, known)
         rest &= ~grows & ~_leaves(field, jacobian, theta)
         if levels is not None:
-            rest |= levels.reached(rows.model.excess(rows.theta[index]))
+            rest |= levels.reached(levels.above(rows.model, rows.theta[index]))
         elif bool(rest.any()):
             tried = (rest & looks[index]).nonzero()[:, 0]
             rest &= looks[index]

@@ -158,7 +158,7 @@ def drawn_orbits(
     """Orbits until this part of their excess loss is left, each at times of its own.
 
     Half of the times are evenly spaced, half in their logarithm. An orbit whose loss never settles
-    is shown for twenty times the inverse of the model's rate scale. An orbit that comes back is
+    is shown for twenty times the inverse of the rate of its levels. An orbit that comes back is
     shown for two of its periods, at even times.
 
     Returns:
@@ -169,7 +169,8 @@ def drawn_orbits(
     few, rtol = batched and not bool(returns.any()), rtol or (_COARSER if batched else 1e-10)
     count = _FEWER if few else _TIMES
     horizon = 1.15 * settling_times(model, start, left, rtol, limits)
-    horizon = torch.where(horizon.isfinite() & (horizon > 0), horizon, 20 / model.rate_scale())
+    rate = 1.0 if (levels := model.levels()) is None else levels.rate
+    horizon = torch.where(horizon.isfinite() & (horizon > 0), horizon, 20 / rate)
     early = torch.logspace(-5, 0, count // 2, dtype=torch.float64)
     even = torch.linspace(0, 1, count // 2, dtype=torch.float64)
     times = torch.outer(torch.cat([early, even]).unique(), horizon)

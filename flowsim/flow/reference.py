@@ -331,13 +331,14 @@ def _follow_in_time(
 
 def _settled(model: Model, theta: Tensor) -> int:
     """Why a row, (1, k), may stop, by its loss, or its gradient and curvature; else GOING."""
-    settled, levels = model.label_of_point(theta), model.levels()
-    if settled is not None:
-        return int(_REASON[settled.long()])
-    scale = 1.0
+    levels, scale = model.levels(), 1.0
     if levels is not None:
+        if levels.label_of_point is not None:
+            return int(_REASON[levels.label_of_point(theta).long()])
         scale = levels.difference
-        if float(model.excess(theta)) <= (1e-15 if levels.degenerate else _AT_MINIMA * scale):
+        if float(levels.above(model, theta)) <= (
+            1e-15 if levels.degenerate else _AT_MINIMA * scale
+        ):
             return MINIMA
     if float(model.gradient(theta).norm()) < _AT_REST * scale:
         kind = int(classify_critical(model, theta, decisive=True))

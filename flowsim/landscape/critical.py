@@ -72,11 +72,12 @@ def classify_critical(
     Returns:
         ``Label`` values, int8, shape (n,).
     """
-    known, levels = model.classify(theta, decisive), model.levels()
-    if known is not None:
-        return known
+    levels = model.levels()
     if levels is None:
         return stability(model, theta, decisive, reach)
+    known = None if levels.classify is None else levels.classify(theta, decisive)
+    if known is not None:
+        return known
     values = _curvatures(model, theta)
     largest = values.abs().amax(dim=-1)
     # the flow leaves saddles as slowly as the slowest rate, and in a plane as its square; where
@@ -85,7 +86,7 @@ def classify_critical(
     zero = (1e-3 if decisive else 1e-9) * least + 1e-15 * largest + 1e-14 * levels.speed
     local = (values[:, 0] >= -zero) & (values[:, -1] > zero)
     label = torch.where(local, Label.LOCAL_MINIMUM, Label.SADDLE)
-    excess = model.excess(theta)
+    excess = levels.above(model, theta)
     if decisive:
         # next to p + q = 1 rounding hides the curvatures that decide; away from it, those of
         # weights that have run away hide nothing
@@ -176,7 +177,7 @@ def search_critical_points(
         best = float(loss[still].min()) if still.any() else 0.0
         is_global = still & ~on_plane & (loss - best < 1e-9)
     else:
-        is_global = still & ~on_plane & levels.reached(model.excess(theta))
+        is_global = still & ~on_plane & levels.reached(levels.above(model, theta))
     others = theta[still & ~on_plane & ~is_global]
     distinct: list[Tensor] = []
     for candidate in others:

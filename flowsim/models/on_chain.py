@@ -17,7 +17,7 @@ from flowsim.chain import BinaryChain
 from flowsim.chains.seen import SeenChain
 from flowsim.curves import Curve
 from flowsim.errors import InputError
-from flowsim.interface import Integral, Levels, Model, Plane
+from flowsim.interface import Integral, Levels, Model, Plane, difference_above
 from flowsim.labels import CriticalPoint
 from flowsim.markov import GapChain
 from flowsim.models.canonical.basins import minima_curve
@@ -139,12 +139,23 @@ class OnChain(Model):
     def levels(self) -> Levels:
         chain: GapChain = self.chain
         law, lam = chain.stationary, float(chain.second_eigenvalue)
-        best, trap = chain.entropy_rate, chain.stationary_entropy
-        return Levels(best, trap, chain.mutual_information, law[0] * law[-1] * abs(lam))
+        best, trap, spread = chain.entropy_rate, chain.stationary_entropy, law[0] * law[-1]
+        return Levels(
+            best, trap, chain.mutual_information, spread * abs(lam), spread * max(abs(lam), 0.1),
+            self.excess, self.basin, self.classify, integral=self.integral,
+        )  # fmt: skip
 
-    def rate_scale(self) -> float:
-        law = self.chain.stationary
-        return law[0] * law[-1] * max(abs(self.chain.second_eigenvalue), 0.1)
+    def excess(self, theta: Tensor) -> Tensor:
+        """The loss above the entropy rate, (...)."""
+        return difference_above(self.loss(theta), self.chain.entropy_rate)
+
+    def basin(self, theta: Tensor) -> Tensor | None:
+        """Mask of starts that reach the best loss, by a closed form; None without one."""
+        return None
+
+    def classify(self, theta: Tensor, decisive: bool = False) -> Tensor | None:
+        """Labels of critical points; None: by their loss and curvature."""
+        return None
 
     def integral(self) -> Integral | None:
         """The canonical model's basin, for comparison."""

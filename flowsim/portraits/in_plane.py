@@ -21,7 +21,7 @@ from flowsim.flow.orbits import drawn_orbits, find_limits, limits_by
 from flowsim.flow.reference import confirm as confirm_labels
 from flowsim.flow.reference import sample_size
 from flowsim.flow.solver import solver_of
-from flowsim.interface import Model, Plane, checks_model
+from flowsim.interface import Model, Plane, checks_model, closed_basin
 from flowsim.labels import Label, Status
 from flowsim.landscape.critical import STARTS, critical_points_in
 from flowsim.landscape.ends import Ends
@@ -468,10 +468,10 @@ def _corners(centres: np.ndarray) -> np.ndarray:
 def _compare(plane: Plane, record: xr.Dataset, fixed_values: Mapping[str, float]) -> dict[str, int]:
     """Number of labels that agree with the closed form, away from cells that a boundary cuts."""
     y, x = (record[name].to_numpy() for name in (plane.y, plane.x))
-    basin = plane.model.basin(plane.grid(x, y, fixed_values))
+    basin = closed_basin(plane.model, plane.grid(x, y, fixed_values))
     if basin is None or min(len(x), len(y)) < 2:
         return {"oracle_cells": 0, "oracle_agree": 0, "oracle_wrong": 0, "oracle_cut": 0}
-    around = plane.model.basin(plane.grid(_corners(x), _corners(y), fixed_values))
+    around = closed_basin(plane.model, plane.grid(_corners(x), _corners(y), fixed_values))
     assert around is not None
     inside, expected = around.numpy().astype(int), basin.numpy()
     corner_sum = sum(inside[i : len(y) + i, j : len(x) + j] for i in (0, 1) for j in (0, 1))
@@ -536,7 +536,7 @@ def _differences(plane: Plane, record: xr.Dataset) -> dict[str, object]:
     if plane.baseline is None:
         return {}
     x, y = (record[name].to_numpy() for name in (plane.x, plane.y))
-    expected = plane.baseline.basin(plane.baseline.plane.grid(x, y, {}))
+    expected = closed_basin(plane.baseline, plane.baseline.plane.grid(x, y, {}))
     assert expected is not None
     label = record["label"].transpose(plane.y, plane.x).to_numpy()
     differs = (label == Label.GLOBAL_MINIMUM) != expected.numpy()

@@ -12,7 +12,7 @@ from torch import Tensor
 from flowsim.errors import InputError
 from flowsim.flow.options import Limits, SolverOptions
 from flowsim.flow.orbits import find_limits
-from flowsim.interface import Integral, Model, checks_model
+from flowsim.interface import Integral, Model, checks_model, closed_basin
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 from flowsim.records.attributes import provenance
@@ -109,7 +109,8 @@ def gaussian(
     if optimizer is not None:
         steps = descend(model, theta.reshape(-1, theta.shape[-1]), optimizer, progress)
         trained = ends.codes(steps.label, steps.theta, steps.loss).reshape(codes.shape)
-    record, integral = _counted(codes, sigmas, samples, ends.names), model.integral()
+    record, levels = _counted(codes, sigmas, samples, ends.names), model.levels()
+    integral = None if levels is None or levels.integral is None else levels.integral()
     if not ends.named:
         record = _with_all_shares(record, codes, trained, ends)
     if integral is not None:
@@ -225,7 +226,7 @@ def _against_the_closed_form(
     record: xr.Dataset, model: Model, integral: Integral, start: Tensor, limits: Limits
 ) -> xr.Dataset:
     """The record with the labels that contradict the analytic basin, and the energy's drift."""
-    expected, energy = model.basin(start), integral.energy
+    expected, energy = closed_basin(model, start), integral.energy
     if expected is None or energy is None:
         return record
     level, end = energy(start), energy(limits.theta)

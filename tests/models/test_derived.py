@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import flowsim
-from flowsim.interface import Model
+from flowsim.interface import Model, closed_basin
 from flowsim.models.flips.chain import FlippedChain
 from flowsim.models.flips.model import FlipsModel
 from flowsim.spec import BUILT_IN, ModelSpec
@@ -90,8 +90,7 @@ def test_a_new_loss_of_any_model_is_followed(name, loss):
     assert_is_one_model(model)
     theta = starts(model)
     assert model.flow() is None and model.levels() is None
-    assert model.basin(theta) is model.classify(theta) is model.label_of_point(theta) is None
-    assert model.integral() is None and type(model.plane) is flowsim.Plane
+    assert closed_basin(model, theta) is None and type(model.plane) is flowsim.Plane
     assert model.conserved_names == () and not any(model.keeps_sign)
     assert not model.has_flow_of(flowsim.models.RankOneModel)
 
@@ -108,7 +107,7 @@ def test_a_new_logit_gap_of_any_model_is_followed(name):
     theta = starts(model)
     assert_is_one_model(model)
     assert not torch.allclose(model.loss(theta), MODELS[name]().loss(theta))
-    assert model.flow() is None and model.basin(theta) is None
+    assert model.flow() is None and closed_basin(model, theta) is None
     assert model.levels() == MODELS[name]().levels()
 
 
@@ -122,10 +121,10 @@ def test_a_new_gradient_or_field_of_any_model_is_followed(name):
     metric = theta.new_tensor(model.metric)
     torch.testing.assert_close(model.field(theta), -gradient(None, theta) / metric)
     torch.testing.assert_close(model.hessian(theta), slopes(model.gradient, theta))
-    assert model.flow() is None and model.levels() is None and model.basin(theta) is None
+    assert model.flow() is None and model.levels() is None and closed_basin(model, theta) is None
     model = derived(MODELS[name], field=lambda self, theta: theta.flip(-1))
     torch.testing.assert_close(model.jacobian(theta), slopes(model.field, theta))
-    assert model.flow() is None and model.levels() is None and model.basin(theta) is None
+    assert model.flow() is None and model.levels() is None and closed_basin(model, theta) is None
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -198,7 +197,7 @@ class Mixed(Loss, flowsim.models.CanonicalModel):
 def test_classes_of_a_users_own_class_are_followed_by_what_is_new(kind):
     model = kind()
     assert_is_one_model(model)
-    known = model.basin(starts(model)) is not None
+    known = closed_basin(model, starts(model)) is not None
     assert known == (type(model) is Parent) == any(model.keeps_sign)
     assert model.loss([0.3, 0.3]).shape == ()
 

@@ -119,10 +119,10 @@ class InductionModel(Model):
             return None
         best = found.ends[found.best].loss
         drop = found.plateau - best
-        return Levels(best, found.plateau, drop, drop)
-
-    def rate_scale(self) -> float:
-        return 6e-5
+        return Levels(
+            best, found.plateau, drop, drop, rate=6e-5, classify=self.classify,
+            label_of_point=self.label_of_point,
+        )  # fmt: skip
 
     def classify(self, theta: Tensor, decisive: bool = False) -> Tensor:
         """Saddles by their curvature; the minima are at no finite place that rows start at."""
