@@ -33,15 +33,15 @@ _KNOWLEDGE = {
     "flow": ("flow",), "classify": ("classify",),
     "basin": ("basin",),
     "integral": ("integral",), "plane": ("plane",),
-    "keeps_sign": ("keeps_sign",), "title": ("title",), "subtitle": ("subtitle",),
+    "keeps_sign": ("keeps_sign",), "title": ("title",),
     "long_names": ("long_names",),
     "conserved": ("conserved", "conserved_names", "_conserved"),
     "conserved_names": ("conserved", "conserved_names", "_conserved"),
 }  # fmt: skip
 #: Methods that change nothing in the flow.
 _WORDS = {"options", "attributes", "with_axes", "optimal_bias", "from_canonical", "title",
-          "subtitle", "long_names", "_chain_words", "_remark"}  # fmt: skip
-_KNOWN = {*_DERIVATIVES, *_FORMULAS, *_LABELS, *_KNOWLEDGE, *_WORDS, "_conserved", "shown"}
+          "heading", "long_names", "_chain_words", "_remark"}  # fmt: skip
+_KNOWN = {*_DERIVATIVES, *_FORMULAS, *_LABELS, *_KNOWLEDGE, *_WORDS, "_conserved", "_axes"}
 
 
 def unwritten(method: Any) -> Any:
@@ -55,7 +55,7 @@ def forget_outdated(cls: type) -> None:
     parts: list[tuple[str, tuple[str, ...], set[str]]] = [
         *((name, (name,), {*sources}) for name, sources in (_DERIVATIVES | _LABELS).items()),
         *((name, group, _FORMULAS) for name, group in _KNOWLEDGE.items()),
-        ("shown", ("shown",), {"coordinates"}),
+        ("_axes", ("_axes",), {"coordinates"}),
     ]
     outdated = {
         name: _default(cls, name)

@@ -23,7 +23,7 @@ from torch import Tensor
 from flowsim.arrays import Numbers, to_tensor
 from flowsim.curves import Curve
 from flowsim.errors import InputError
-from flowsim.inheritance import forget_outdated, keeps_formulas_of, unwritten
+from flowsim.inheritance import forget_outdated, unwritten
 from flowsim.running import quickly
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -189,7 +189,7 @@ RESERVED = frozenset({
 class Plane:
     """Two axes on which starts are laid, and the way to the model's coordinates and back.
 
-    By default two coordinates of the model, ``Model.with_axes``, the others held at 0. A model with
+    By default two coordinates of the model, see ``with_axes``, the others held at 0. A model with
     more to say returns a subclass of its own; a window then chooses no other axes. ``held`` are
     values by name, of those in ``holds``.
 
@@ -230,7 +230,7 @@ class Plane:
                 f"another name, such as {name}_"
             )
         self.model = model
-        across, up = model.shown or model.coordinates[:2]
+        across, up = model._axes or model.coordinates[:2]
         self.x, self.y = self.x or across, self.y or up
         self.window = dict.fromkeys((self.x, self.y), (-3.0, 3.0))
         self.holds = tuple(name for name in model.coordinates if name not in (self.x, self.y))
@@ -361,6 +361,23 @@ class _Title:
         return name.rpartition(":")[2]
 
 
+#: Members of former versions, and what is written in their place.
+_FORMER = {
+    "subtitle": "the second line of title",
+    "conserved_names": "the names in the dict that conserved(theta) returns",
+    "shown": "flowsim.interface.with_axes(model, x, y)",
+    "with_axes": "flowsim.interface.with_axes(model, x, y)",
+    "basin": "the basin of levels()",
+    "classify": "the classify of levels()",
+    "label_of_point": "the label_of_point of levels()",
+    "integral": "the integral of levels()",
+    "excess": "levels().above(model, theta)",
+    "rate_scale": "the rate of levels()",
+    "has_flow_of": "flowsim.inheritance.keeps_formulas_of(type(model), kind)",
+    **dict.fromkeys(("fast", "slow", "kinked"), "flowsim.flow.solver.solver_of(model).defaults"),
+}
+
+
 class Model:
     """A loss of a few numbers, whose gradient flow is followed.
 
@@ -373,15 +390,11 @@ class Model:
         coordinates: names of the columns of θ.
         metric: the diagonal of G; the flow is −G⁻¹∇L. Ones by default.
         keeps_sign: coordinates whose zero the flow never crosses; they are followed as log|θᵢ|.
-        shown: the coordinates along the axes of the plane, the horizontal one first; () for the
-            first two. ``with_axes`` sets it.
         conserved_names: of the columns of ``conserved``.
-        memory: names of what ``step`` keeps beside θ, all 0 at the start.
-        title: what figures and the terminal call it; by default its name.
-        subtitle: a line about what it was made with and is trained on, and perhaps a remark on the
-            next line; a name between dollars is set as mathematics.
+        title: what figures and the terminal call it; by default its name. A second line may say
+            with what it was made and on what it is trained, a third one a remark; a name between
+            dollars is set as mathematics.
         long_names: what an axis calls a coordinate, and a legend an end, by the name of either.
-        data: what it is trained on; None for a loss that is just a formula.
 
     >>> import flowsim, torch
     >>> class Bowl(flowsim.Model):
@@ -395,15 +408,12 @@ class Model:
 
     name: str = "Model"
     title: str = cast(Any, _Title())
-    subtitle: str = ""
     long_names: Mapping[str, str] = MappingProxyType({})
     coordinates: tuple[str, ...]
     metric: tuple[float, ...] = cast(Any, _Each(1.0))
     keeps_sign: tuple[bool, ...] = cast(Any, _Each(False))
-    shown: tuple[str, ...] = ()
+    _axes: tuple[str, ...] = ()  # the horizontal one first; () for the first two coordinates
     conserved_names: tuple[str, ...] = ()
-    memory: tuple[str, ...] = ()
-    data: Any = None
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -414,6 +424,9 @@ class Model:
                 setattr(cls, name, accepts_theta(written))  # of a class beside the models, too
         if "name" not in vars(cls):
             cls.name = cls.__name__
+        if Model in cls.__bases__ and not cls.__module__.startswith("flowsim."):
+            for name in vars(cls).keys() & _FORMER.keys():
+                raise InputError(f"{cls.__name__} defines {name}: write {_FORMER[name]} instead")
         forget_outdated(cls)
 
     if not TYPE_CHECKING:  # else a checker of types would take any name for an attribute
@@ -421,6 +434,10 @@ class Model:
         def __getattr__(self, name: str) -> Any:
             if name == "coordinates":
                 raise InputError(f'{self.name} needs coordinates, such as coordinates = ("x", "y")')
+            if name in _FORMER:
+                raise AttributeError(
+                    f"{type(self).__name__!r} object has no {name}: use {_FORMER[name]}"
+                )
             chain = vars(self).get("chain")
             of_chain = not name.startswith("_") and hasattr(chain, name)
             hint = f"; its chain has: .chain.{name}" if of_chain else ""
@@ -447,13 +464,6 @@ class Model:
         metric = torch.tensor(self.metric, dtype=theta.dtype, device=theta.device)
         return -self.gradient(theta) / metric
 
-    def step(self, theta: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """The next θ (n, k) and memory (n, len(memory)), of a model that moves in steps.
-
-        ``descend`` takes them, and so does every command with ``--optimizer own``.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no method step(theta, memory)")
-
     @accepts_theta
     def jacobian(self, theta: Tensor) -> Tensor:
         """∂(dθ/dt)/∂θ, shape (..., k, k): −G⁻¹∂²L, or the derivative of a written ``field``."""
@@ -472,45 +482,22 @@ class Model:
         """The plane in which it is drawn."""
         return Plane(self)
 
-    def with_axes(self, *axes: str) -> Model:
-        """The same model with two of its coordinates along the axes of its plane.
-
-        Args:
-            axes: the horizontal one, then the vertical one. The model is returned as it is for
-                none, for one axis that it has, and for the axes of a plane of its own.
-
-        Raises:
-            InputError: a coordinate that it has not, another number of them than two, one that is
-                named twice, or a model that has a plane of its own.
-        """
-        plane, named = self.plane, ", ".join(axes)
-        of_these, own = {*axes} <= {plane.x, plane.y}, type(self).plane is not Model.plane
-        if own and not of_these:
-            raise InputError(
-                f"the {self.name} model's plane is ({plane.x}, {plane.y}), not ({named})"
-            )
-        if (of_these and (own or len(axes) < 2)) or axes == (plane.x, plane.y):
-            return self
-        if len(axes) != 2 or len({*axes} & {*self.coordinates}) != 2:
-            known = ", ".join(self.coordinates)
-            raise InputError(f"a plane of {self.name} has two axes of {known}, not {named}")
-        other = copy(self)
-        other.shown = axes
-        return other
-
     def levels(self) -> Levels | None:
         """The losses at which orbits can end, and what is known of the ends; None if ends are
         found by search."""
         return None
 
-    def logit_gap(self, theta: Tensor) -> Tensor | None:
-        """The mean logit after a one minus that after a zero, (...); None without such logits."""
+    def flow(self) -> Any:
+        """A ``Solver`` of ``flowsim.flow.solver``; None for the one for any loss."""
         return None
 
-    @classmethod
-    def has_flow_of(cls, kind: type[Model]) -> bool:
-        """Return whether it is of that class, or of one derived from it with the same flow."""
-        return keeps_formulas_of(cls, kind)
+    def __repr__(self) -> str:
+        own = {k: v for k, v in vars(self).items() if isinstance(v, (int, float, str, bool))}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in own.items())})"
+
+
+class RecordedModel(Model):
+    """A model that says with what it was made, for records."""
 
     def options(self) -> dict[str, Any]:
         """Arguments beside its data, by name."""
@@ -521,13 +508,42 @@ class Model:
         own = {k: int(v) if isinstance(v, bool) else v for k, v in self.options().items()}
         return {"model": self.name, "coordinates": self.coordinates, **own}
 
-    def flow(self) -> Any:
-        """A ``Solver`` of ``flowsim.flow.solver``; None for the one for any loss."""
-        return None
 
-    def __repr__(self) -> str:
-        own = {k: v for k, v in vars(self).items() if isinstance(v, (int, float, str, bool))}
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in own.items())})"
+def with_axes(model: Model, *axes: str) -> Model:
+    """The same model with two of its coordinates along the axes of its plane.
+
+    Args:
+        model: the model.
+        axes: the horizontal one, then the vertical one. The model is returned as it is for none,
+            for one axis that it has, and for the axes of a plane of its own.
+
+    Raises:
+        InputError: a coordinate that it has not, another number of them than two, one that is named
+            twice, or a model that has a plane of its own.
+
+    >>> import flowsim
+    >>> from flowsim.interface import with_axes
+    >>> well = flowsim.from_loss(lambda x, y, z: (x**2 - 1) ** 2 / 4 + y**2 + z**2, "well")
+    >>> with_axes(well, "z", "x").plane.x
+    'z'
+    """
+    plane, named = model.plane, ", ".join(axes)
+    of_these, own = {*axes} <= {plane.x, plane.y}, type(model).plane is not Model.plane
+    if own and not of_these:
+        raise InputError(f"the {model.name} model's plane is ({plane.x}, {plane.y}), not ({named})")
+    if (of_these and (own or len(axes) < 2)) or axes == (plane.x, plane.y):
+        return model
+    if len(axes) != 2 or len({*axes} & {*model.coordinates}) != 2:
+        known = ", ".join(model.coordinates)
+        raise InputError(f"a plane of {model.name} has two axes of {known}, not {named}")
+    other = copy(model)
+    other._axes = axes
+    return other
+
+
+def chosen_axes(model: Model) -> tuple[str, ...]:
+    """The axes that ``with_axes`` has chosen; () for the usual ones of the model."""
+    return vars(model).get("_axes", ())
 
 
 @dataclass(frozen=True, kw_only=True)

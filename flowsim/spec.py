@@ -255,7 +255,7 @@ class ModelSpec:
             InputError: a model that has not kept an argument of its constructor by name.
         """
         kind = type(model)
-        return cls(kind, kept_arguments(model)) if is_own(model) else spec_of(model.attributes())
+        return cls(kind, kept_arguments(model)) if is_own(model) else spec_of(attributes_of(model))
 
     def __hash__(self) -> int:
         return hash((self.name, repr(self.arguments)))
@@ -289,6 +289,22 @@ def is_own(model: Model | type[Model]) -> bool:
     """Return whether a model is not of this package."""
     kind = model if isinstance(model, type) else type(model)
     return not kind.__module__.startswith("flowsim.")
+
+
+def options_of(model: Model) -> dict[str, Any]:
+    """The arguments beside its data of a model of this package, by name."""
+    from flowsim.interface import RecordedModel
+
+    return model.options() if isinstance(model, RecordedModel) else {}
+
+
+def attributes_of(model: Model) -> dict[str, Any]:
+    """Attributes of a record that say which model it is."""
+    from flowsim.interface import RecordedModel
+
+    if isinstance(model, RecordedModel):
+        return model.attributes()
+    return {"model": model.name, "coordinates": model.coordinates}
 
 
 def kept_arguments(model: Model) -> dict[str, Any]:

@@ -39,9 +39,8 @@ FLOWSIM = {
     "chains": "errors kernels markov chain",
     "models": "errors labels curves arrays compiled elementary inheritance interface memory markov "
     "chain chains sources spec flow",
-    "training": "errors running labels arrays compiled elementary interface markov chain sources "
-    "records "
-    "models landscape",
+    "training": "errors running labels arrays compiled elementary inheritance interface markov "
+    "chain sources records models landscape",
     "reduction": "errors running labels arrays interface markov chain landscape flow",
     "scan": "errors running labels arrays interface markov chain sources spec records "
     "landscape flow training",
@@ -70,8 +69,8 @@ FULL_MODEL = {
 }
 #: Rooms of flowsim that full_model may know.
 BELOW_FULL_MODEL = (
-    "errors running labels arrays compiled elementary interface memory records markov chain chains "
-    "spec own models landscape flow training scan"
+    "errors running labels arrays compiled elementary inheritance interface memory records markov "
+    "chain chains spec own models landscape flow training scan"
 )
 
 

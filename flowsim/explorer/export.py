@@ -90,11 +90,12 @@ def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> st
     """Python that computes and draws what the page shows."""
     x_low, x_high, y_low, y_high = view.window
     words = [repr(view.spec.name), *(f"{n}={value!r}" for n, value in view.written.items())]
-    shown = f".with_axes{view.axes!r}" if view.axes else ""
     lines = [
         "import flowsim",
+        *(["from flowsim.interface import with_axes"] if view.axes else ()),
         "",
-        f"model = flowsim.model({', '.join(words)}){shown}",
+        f"model = flowsim.model({', '.join(words)})",
+        *([f"model = with_axes(model, *{view.axes!r})"] if view.axes else ()),
         f'window = {{"{view.x}": ({x_low!r}, {x_high!r}), "{view.y}": ({y_low!r}, {y_high!r})}}',
     ]
     more = f", fixed={view.fixed_values!r}" if view.fixed_values else ""

@@ -126,8 +126,8 @@ def _path(model: Model, times: Tensor, rows: Tensor) -> Path:
     at, holds = model.plane.project(rows), model.plane.holds
     others = dict(zip(holds, at[:, 2:].T.numpy(), strict=False))
     others |= {n: rows[:, i].numpy() for i, n in enumerate(model.coordinates) if n in holds}
-    gap = model.logit_gap(rows)
-    gap = torch.full_like(times, torch.nan) if gap is None else gap
+    measure = getattr(model, "logit_gap", None)
+    gap = measure(rows) if callable(measure) else torch.full_like(times, torch.nan)
     y, x = at[:, 0].numpy(), at[:, 1].numpy()
     return Path(times.numpy(), y, x, model.loss(rows).numpy(), gap.numpy(), others)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from flowsim.errors import InputError
 from flowsim.flow.solver import solver_of
-from flowsim.interface import Model
+from flowsim.interface import Model, with_axes
 from flowsim.models.arguments import LENGTH
 from flowsim.spec import ModelSpec, built_in, has_parameter
 
@@ -258,7 +258,7 @@ class View:
 @lru_cache(maxsize=64)
 def _showing(model: Model, axes: tuple[str, ...]) -> Model:
     """One object per model and axes, since it caches its results."""
-    return model.with_axes(*axes)
+    return with_axes(model, *axes)
 
 
 def full_length(view: View, wanted: int | None = None) -> int:

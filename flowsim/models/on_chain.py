@@ -17,7 +17,7 @@ from flowsim.chain import BinaryChain
 from flowsim.chains.seen import SeenChain
 from flowsim.curves import Curve
 from flowsim.errors import InputError
-from flowsim.interface import Integral, Levels, Model, Plane, difference_above
+from flowsim.interface import Integral, Levels, Plane, RecordedModel, difference_above
 from flowsim.labels import CriticalPoint
 from flowsim.markov import GapChain
 from flowsim.models.canonical.basins import minima_curve
@@ -50,16 +50,18 @@ def beyond_targets(chain: BinaryChain) -> tuple[float, float]:
     return after_zero, after_one
 
 
-class OnChain(Model):
+class OnChain(RecordedModel):
     """A model of one chain, whose first coordinate is e. The points e = 0 predict the unigram.
 
     Attributes:
         chain: the data.
         dynamic_bias: whether the bias is a coordinate.
         tied: whether the unembedding is the embedding.
+        heading: the first line of the title; by default the name.
     """
 
     chain: Any
+    heading = ""
     dynamic_bias = False
     tied = True
     long_names: Mapping[str, str] = MappingProxyType(
@@ -76,8 +78,8 @@ class OnChain(Model):
     )
 
     @property
-    def subtitle(self) -> str:  # type: ignore[override]
-        """The variant of the model and its chain; at most one remark on a line of its own."""
+    def title(self) -> str:  # type: ignore[override]
+        """The heading; the variant of the model and its chain; at most one remark."""
         chosen = self.options()
         words = ["with attention"] * bool(chosen.get("attention"))
         words += ["untied"] * (not chosen.get("tied", True))
@@ -87,7 +89,11 @@ class OnChain(Model):
             f"${letter}$ = {chosen[name]}" for name, letter in sizes.items() if name in chosen
         ]
         return "\n".join(
-            [", ".join([*words, self._chain_words()]), *filter(None, [self._remark()])]
+            [
+                self.heading or self.name.rpartition(":")[2],
+                ", ".join([*words, self._chain_words()]),
+                *filter(None, [self._remark()]),
+            ]
         )
 
     def _chain_words(self) -> str:

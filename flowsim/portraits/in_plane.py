@@ -21,7 +21,7 @@ from flowsim.flow.orbits import drawn_orbits, find_limits, limits_by
 from flowsim.flow.reference import confirm as confirm_labels
 from flowsim.flow.reference import sample_size
 from flowsim.flow.solver import solver_of
-from flowsim.interface import Model, Plane, checks_model, closed_basin
+from flowsim.interface import Model, Plane, checks_model, closed_basin, with_axes
 from flowsim.labels import Label, Status
 from flowsim.landscape.critical import STARTS, critical_points_in
 from flowsim.landscape.ends import Ends
@@ -121,7 +121,7 @@ def portrait(
     )
     options = resolve_optimizer(model, options)
     given = given_ranges(window, w=w_range, e=e_range)
-    model = model.with_axes(*given)
+    model = with_axes(model, *given)
     plane = model.plane
     fixed_values = plane.hold(fixed)
     bounds = {name: given.get(name, plane.window[name]) for name in (plane.x, plane.y)}
@@ -541,7 +541,7 @@ def _differences(plane: Plane, record: xr.Dataset) -> dict[str, object]:
     label = record["label"].transpose(plane.y, plane.x).to_numpy()
     differs = (label == Label.GLOBAL_MINIMUM) != expected.numpy()
     differs &= (y[:, None] != 0) & (label != Label.UNRESOLVED)
-    of = {"of": plane.baseline.title}
+    of = {"of": plane.baseline.title.partition("\n")[0]}
     record["differs"] = ((plane.y, plane.x), differs.astype(np.int8), of)
     return {"cells_differ": int(differs.sum()), "share_differs": float(differs.mean())}
 

@@ -11,7 +11,7 @@ import xarray as xr
 
 from flowsim.flow.options import SolverOptions, Stage
 from flowsim.flow.orbits import find_limits, limits_by
-from flowsim.interface import Model, checks_model
+from flowsim.interface import Model, checks_model, with_axes
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 from flowsim.records.attributes import described, held_attributes, provenance
@@ -74,7 +74,7 @@ def compare_optimizers(
     >>> record["share_elsewhere"].sel(follower="gd").item()
     0.0
     """
-    model = model.with_axes(*(window or ()))
+    model = with_axes(model, *(window or ()))
     plane = model.plane
     held = plane.hold(fixed)
     sides = {name: (window or plane.window)[name] for name in (plane.x, plane.y)}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowsim.labels import BASINS
 from flowsim.sources import source_digest, source_of
-from flowsim.spec import is_own, kept_arguments
+from flowsim.spec import attributes_of, is_own, kept_arguments, options_of
 
 if TYPE_CHECKING:
     from flowsim.interface import Model
@@ -25,16 +25,17 @@ def model_attributes(
     With ``varied``, names of arguments in which models differ from the first to the last, only
     what these share.
     """
+    title, _, subtitle = model.title.partition("\n")
     left = {*varied, *(("regime",) if {"p", "q"} & set(varied) else ())}
-    known = {name: value for name, value in model.attributes().items() if name not in left}
+    known = {name: value for name, value in attributes_of(model).items() if name not in left}
     named = {name: text for name, text in model.long_names.items() if name in BASINS}
-    last = model if last is None else last
+    same = last is None or title == last.title.partition("\n")[0]
     plane = model.plane if len(model.coordinates) > 1 else None
     return {
         **known,
         **source_attributes(model, varied),
-        "title": model.title if model.title == last.title else model.name.rpartition(":")[2],
-        "subtitle": _fixed(model, known, varied) if varied else model.subtitle,
+        "title": title if same else model.name.rpartition(":")[2],
+        "subtitle": _fixed(model, known, varied) if varied else subtitle,
         **({} if plane is None else {"axes": (plane.x, plane.y)}),
         **({"end_names": json.dumps(named, ensure_ascii=False)} if named else {}),
     }
@@ -43,7 +44,7 @@ def model_attributes(
 def _fixed(model: Model, known: Mapping[str, Any], varied: Sequence[str]) -> str:
     """The arguments that models share."""
     own = kept_arguments(model) if is_own(model) else {}
-    shared = {name: own.get(name, known.get(name)) for name in ("p", "q", *model.options(), *own)}
+    shared = {name: own.get(name, known.get(name)) for name in ("p", "q", *options_of(model), *own)}
     kept = {n: x for n, x in shared.items() if x is not None and n not in varied}
     return ", ".join(f"{name} = {value}" for name, value in sorted(kept.items()))
 

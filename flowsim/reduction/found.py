@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from flowsim.errors import InputError
-from flowsim.interface import Model, checks_model
+from flowsim.interface import RecordedModel, checks_model
 from flowsim.reduction.names import readable
 from flowsim.reduction.network import Network
 from flowsim.reduction.span import equal_steps, grow, off_span, origin_of
@@ -43,7 +43,7 @@ class Exactness:
     sizes: tuple[tuple[int, float, float], ...]
 
 
-class ReducedNetwork(Model):
+class ReducedNetwork(RecordedModel):
     """A loss restricted to an affine space of weights; ``reduce`` makes it.
 
     Coordinates are along orthonormal directions, so that the metric is the identity.
@@ -110,8 +110,10 @@ class ReducedNetwork(Model):
         return theta, (flat - self.flat(theta)).norm()
 
     @property
-    def subtitle(self) -> str:  # type: ignore[override]
-        return f"{self.exactness.weights} weights in {len(self.coordinates)} coordinates"
+    def title(self) -> str:  # type: ignore[override]
+        return (
+            f"{self.name}\n{self.exactness.weights} weights in {len(self.coordinates)} coordinates"
+        )
 
     @property
     def long_names(self) -> dict[str, str]:  # type: ignore[override]

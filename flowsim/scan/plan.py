@@ -26,7 +26,7 @@ from flowsim.scan.follow import (
 )
 from flowsim.scan.starts import Starts, values_text
 from flowsim.sources import source_digest
-from flowsim.spec import ModelSpec, is_own, kept_arguments
+from flowsim.spec import ModelSpec, attributes_of, is_own, kept_arguments
 from flowsim.training.optimizer_choice import OptimizerChoice
 
 
@@ -286,7 +286,7 @@ def _model_settings(model: ModelSpec | Model) -> dict[str, str]:
     """Texts that identify the model; one that is none of flowsim's by the digest of its source."""
     if not isinstance(model, Model):
         return model.settings()
-    told = {name: str(value) for name, value in model.attributes().items()}
+    told = {name: str(value) for name, value in attributes_of(model).items()}
     if not is_own(model):
         return told
     kept = {name: str(value) for name, value in kept_arguments(model).items()}

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from flowsim.arrays import Numbers
 from flowsim.errors import InputError
+from flowsim.inheritance import keeps_formulas_of
 from flowsim.interface import Model
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
 from flowsim.models.rank_one.model import RankOneModel
 from flowsim.running import expect, quickly
 from flowsim.sources import first_line_of
-from flowsim.training.optimizer_choice import OptimizerChoice, chosen, starts_of
+from flowsim.training.optimizer_choice import OptimizerChoice, chosen, has_own_steps, starts_of
 from flowsim.training.recipe import CLIP_GUARD, Recipe
 from flowsim.training.reduced import ReducedTraining
 from flowsim.training.trained import Trained
@@ -92,8 +93,8 @@ def descend(
     (array([1, 2], dtype=int8), array([0.619 , 0.6663]))
     """
     if optimizer is None:
-        optimizer = "gd" if type(model).step is Model.step else "own"
-    if model.has_flow_of(RankOneModel):
+        optimizer = "own" if has_own_steps(model) else "gd"
+    if keeps_formulas_of(type(model), RankOneModel):
         return ReducedTraining(model, optimizer, **numbers).run(theta0, progress)
     if isinstance(optimizer, str):
         numbers = {"loss": "population", **numbers}
@@ -154,9 +155,10 @@ def _follow(
         index = index[known]
     y = root * start[index]
     none, size = torch.zeros_like(index), y.abs().amax(1)
+    memory: tuple[str, ...] = getattr(model, "memory", ()) if choice.own else ()
     rows = _Rows(
         index, y, torch.zeros_like(y), torch.zeros_like(y),
-        y.new_zeros(len(y), len(model.memory)), none == 0, size, size,
+        y.new_zeros(len(y), len(memory)), none == 0, size, size,
         _FAR * size.clamp_min(1.0), none - _BLOCK, none.int(),
     )  # fmt: skip
     for begin in range(0, recipe.steps, _BLOCK):
@@ -205,7 +207,7 @@ def _own_step(model: Model, rows: _Rows, root: Tensor) -> Tensor:
     """Take the model's own step; its memory is changed in place."""
     theta = rows.y / root
     try:
-        new, memory = model.step(theta, rows.memory)
+        new, memory = cast(Any, model).step(theta, rows.memory)
         shapes = tuple(new.shape), tuple(memory.shape)
     except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise InputError(f"the step of {model.name} failed: {first_line_of(error)}") from None

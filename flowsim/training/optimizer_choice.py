@@ -10,6 +10,7 @@ from torch import Tensor
 
 from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError, require_integer
+from flowsim.inheritance import keeps_formulas_of
 from flowsim.interface import Model
 from flowsim.models.rank_one.model import RankOneModel
 from flowsim.training.recipe import Recipe
@@ -17,6 +18,14 @@ from flowsim.training.recipe import Recipe
 OPTIMIZERS = ("gd", "momentum", "adam", "adamw", "adamw-papers", "own")
 #: The largest relative displacement of a start, and the usual one of a transformer.
 LARGEST_NUDGE, USUAL_NUDGE = 0.1, 1e-12
+
+
+def has_own_steps(model: Model) -> bool:
+    """Return whether the model has ``step(theta, memory)``, the next θ (n, k) and memory (n, m).
+
+    ``model.memory`` names the columns of the memory, which is 0 at the start.
+    """
+    return callable(getattr(model, "step", None))
 
 
 @dataclass(frozen=True)
@@ -121,9 +130,9 @@ class OptimizerChoice:
         Raises:
             InputError: sampled batches of a model that has none; own steps of one without.
         """
-        if self.own and type(model).step is Model.step:
+        if self.own and not has_own_steps(model):
             raise InputError(f"the model {model.name} has no step(theta, memory) of its own")
-        if model.has_flow_of(RankOneModel):
+        if keeps_formulas_of(type(model), RankOneModel):
             nudge = USUAL_NUDGE if self.nudge is None else self.nudge
             return OptimizerChoice(self.recipe, self.d or 8, self.seed, nudge)
         if self.recipe.loss == "sampled":

@@ -16,6 +16,7 @@ import torch
 
 from flowsim.arrays import Numbers
 from flowsim.errors import InputError
+from flowsim.inheritance import keeps_formulas_of
 from flowsim.interface import Model
 from flowsim.labels import Status
 from flowsim.models.rank_one.model import WIDTH_RATIO, RankOneModel
@@ -60,7 +61,7 @@ class ReducedTraining:
     """
 
     def __init__(self, model: Model, optimizer: OptimizerChoice | str, **numbers: Any) -> None:
-        if not (isinstance(model, RankOneModel) and model.has_flow_of(RankOneModel)):
+        if not (isinstance(model, RankOneModel) and keeps_formulas_of(type(model), RankOneModel)):
             raise InputError(
                 f"optimizers have reduced maps in the rank-one model, not in the {model.name} one"
             )

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from flowsim.inheritance import keeps_formulas_of
 from flowsim.interface import Model
 from flowsim.labels import Label, Rule, Status
 from flowsim.models.rank_one.model import WIDTH_RATIO, RankOneModel
@@ -29,7 +30,7 @@ _OTHERS = {"loss": "<f8", "period": "<i4", "largest": "<f8", "steps_taken": "<i4
 
 def recorded(model: Model) -> dict[str, str]:
     """The attributes of ``Trained`` that a record has of runs in that model, with their types."""
-    return _RANK_ONE if model.has_flow_of(RankOneModel) else _OTHERS
+    return _RANK_ONE if keeps_formulas_of(type(model), RankOneModel) else _OTHERS
 
 
 @dataclass

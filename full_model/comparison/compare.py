@@ -207,11 +207,12 @@ def _about(settings: Comparison, dimensions: int) -> dict[str, Any]:
     kept = {name: value for name, value in asdict(settings).items() if value is not None}
     model = predicting_model(settings, dimensions)
     left_out = not settings.stochastic and attention_stays_zero(settings, dimensions)
+    title, _, subtitle = model.title.partition("\n")
     logits = "" if settings.states is None else ", S logits"
     return {
         **kept,
-        "title": model.title,
-        "subtitle": model.subtitle,
+        "title": title,
+        "subtitle": subtitle,
         "axes": (model.plane.x, model.plane.y),
         "regime": settings.chain.regime,
         "entropy_rate": settings.chain.entropy_rate,

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from flowsim.errors import InputError
 from flowsim.flow.orbits import find_limits
+from flowsim.inheritance import keeps_formulas_of
 from flowsim.interface import Model
 from flowsim.labels import BASINS, Label, Status
 from flowsim.models.rank_one.model import RankOneModel
@@ -60,7 +61,7 @@ def compare_sampled(
     Raises:
         InputError: another model than the rank-one model, or a scheduler.
     """
-    if not (isinstance(model, RankOneModel) and model.has_flow_of(RankOneModel)):
+    if not (isinstance(model, RankOneModel) and keeps_formulas_of(type(model), RankOneModel)):
         raise InputError(
             f"what {settings.trainer} does is predicted by its map in the rank-one model's "
             f"coordinates, which the {model.name} model has not"

@@ -134,7 +134,8 @@ SPECS = [
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 def test_every_model_says_its_words(spec):
     model = spec.build()
-    assert model.title and model.subtitle and "model" not in model.subtitle
-    assert ("bias as a coordinate" in model.subtitle) == ("dynamic" in spec.settings().values())
+    title, _, subtitle = model.title.partition("\n")
+    assert title and subtitle and "model" not in subtitle
+    assert ("bias as a coordinate" in subtitle) == ("dynamic" in spec.settings().values())
     if spec.get("q") is not None:
-        assert "$p$ = 0.5, $q$ = 0.8: $p + q$ = 1.3 > 1" in model.subtitle
+        assert "$p$ = 0.5, $q$ = 0.8: $p + q$ = 1.3 > 1" in subtitle

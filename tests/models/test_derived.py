@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import flowsim
+from flowsim.inheritance import keeps_formulas_of
 from flowsim.interface import Model, closed_basin
 from flowsim.models.flips.chain import FlippedChain
 from flowsim.models.flips.model import FlipsModel
@@ -92,7 +93,7 @@ def test_a_new_loss_of_any_model_is_followed(name, loss):
     assert model.flow() is None and model.levels() is None
     assert closed_basin(model, theta) is None and type(model.plane) is flowsim.Plane
     assert model.conserved_names == () and not any(model.keeps_sign)
-    assert not model.has_flow_of(flowsim.models.RankOneModel)
+    assert not keeps_formulas_of(type(model), flowsim.models.RankOneModel)
 
 
 GAPS = ("canonical", "canonical, below", "canonical, bias", "linear", "linear, bias", "untied",
@@ -130,12 +131,12 @@ def test_a_new_gradient_or_field_of_any_model_is_followed(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_words_alone_leave_the_flow_as_it_is(name):
     plain = MODELS[name]()
-    model = derived(MODELS[name], title="mine", subtitle="its data", options=lambda self: {})
-    assert (model.title, model.subtitle) == ("mine", "its data")
+    model = derived(MODELS[name], title="mine\nits data", options=lambda self: {})
+    assert model.title == "mine\nits data"
     assert (model.flow() is None) == (plain.flow() is None)
     assert type(model.plane) is type(plain.plane) and model.levels() == plain.levels()
-    assert model.has_flow_of(flowsim.models.RankOneModel) == plain.has_flow_of(
-        flowsim.models.RankOneModel
+    assert keeps_formulas_of(type(model), flowsim.models.RankOneModel) == keeps_formulas_of(
+        type(plain), flowsim.models.RankOneModel
     )
 
 

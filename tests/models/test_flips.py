@@ -27,7 +27,7 @@ def pairs(p, q, flip):
 @pytest.mark.parametrize(("p", "q", "flip"), CHAINS)
 def test_loss_and_levels_are_those_of_the_seen_symbols(p, q, flip):
     flips, joint = model("flips", p, q, flip=flip), pairs(p, q, flip)
-    assert flips.title == "canonical model of a hidden chain"
+    assert flips.heading == "canonical model of a hidden chain"
     theta = torch.tensor([[1.2, -0.4], [0.3, 0.8], [0.0, 0.5]]).double()
     first = flips.optimal_bias(theta) + flips.offset(theta)
     logits = torch.stack([first, first + flips.logit_gap(theta)], -1)

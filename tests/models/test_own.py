@@ -12,7 +12,7 @@ from command import assert_refused, run
 import flowsim
 from flowsim import InputError, ModelSpec, from_loss
 from flowsim.curves import Curve
-from flowsim.interface import closed_basin
+from flowsim.interface import closed_basin, with_axes
 from flowsim.labels import Label
 from flowsim.landscape.critical import critical_points_in
 from flowsim.records.model_attributes import source_attributes
@@ -314,4 +314,4 @@ def test_what_is_no_model_is_told():
         flowsim.spec.model_of(lambda x, y: x**2 + y**2)
     nameless = type("Nameless", (flowsim.Model,), {"loss": lambda self, theta: theta.sum(-1)})
     with pytest.raises(InputError, match="Nameless needs coordinates"):
-        nameless().with_axes()
+        with_axes(nameless())

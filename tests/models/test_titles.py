@@ -13,7 +13,7 @@ BINARY = [(0.5, 0.8, "$p + q$ = 1.3 > 1"), (0.5, 0.5, "$p + q$ = 1"),
 @pytest.mark.parametrize(("p", "q", "regime"), BINARY)
 def test_a_binary_chain_is_described(p, q, regime):
     model = flowsim.models.CanonicalModel(flowsim.BinaryChain(p, q))
-    first, *remarks = model.subtitle.split("\n")
+    _, first, *remarks = model.title.split("\n")
     assert first == f"Markov chain $p$ = {p:g}, $q$ = {q:g}: {regime}"
     assert bool(remarks) == (p + q < 1)
     lines = [curve for curve in model.plane.curves({"w": (-3, 3), "e": (-3, 3)}, {}, 11)
@@ -25,8 +25,8 @@ def test_a_binary_chain_is_described(p, q, regime):
 @pytest.mark.parametrize(("p", "side"), [(0.8, ">"), (2 / 3, "="), (0.4, "<")])
 def test_a_symmetric_chain_is_described(p, side):
     model = flowsim.model("states", p, states=3, hidden_per_state=4)
-    assert f"p {side} 2/3" in model.subtitle
-    assert ("rounding" in model.subtitle) == (side == "<")
+    assert f"p {side} 2/3" in model.title
+    assert ("rounding" in model.title) == (side == "<")
     curves = model.plane.curves({"w": (-3, 3), "e": (-3, 3)}, {}, 11)
     there = [c.kind for c in curves if len(c.x) < 3 and abs(float(c.x[0]) + 0.5) < 1e-9]
     assert ("saddle" in there) == (side != "=") and ("global minima" in there) == (side == "=")
@@ -38,6 +38,6 @@ def test_of_several_chains_or_lengths_nothing_is_said_of_one():
     def said(*varied):
         return model_attributes(model, varied)["subtitle"]
 
-    assert said() == model.subtitle and model_attributes(model)["title"] == model.title
+    assert "\n".join([model_attributes(model)["title"], said()]) == model.title
     assert "q" not in said("q") and "length = 8" in said("q")
     assert said("length") == "bias = optimal, p = 0.5, q = 0.8"

@@ -22,6 +22,7 @@ from flowsim.explorer.export import command_lines, python_lines
 from flowsim.explorer.layers import ends_of
 from flowsim.explorer.training import FullSettings
 from flowsim.explorer.view import View, Window
+from flowsim.interface import with_axes
 
 TILTED = '''
 import flowsim
@@ -121,18 +122,18 @@ def test_what_is_no_slice_is_told_in_python(model):
         with pytest.raises(InputError, match="the window in x must be LOW < HIGH"):
             portrait_record(model, window=sides)
     with pytest.raises(InputError, match="has two axes of x, y, z, not y, y"):
-        model.with_axes("y", "y")
+        with_axes(model, "y", "y")
     four = flowsim.from_loss(lambda x, y, z, u: x**2 + y**2 + z**2 + u**2, "four")
-    for flat in (four, four.with_axes("z", "u")):
+    for flat in (four, with_axes(four, "z", "u")):
         with pytest.raises(InputError, match="the four model, as chosen, has no view in space"):
             flowsim.phase_space(flat)
 
 
 def test_a_model_with_a_plane_of_its_own_keeps_it():
     model = flowsim.model("canonical", 0.5, 0.8)
-    assert model.with_axes("e", "w") is model
+    assert with_axes(model, "e", "w") is model
     with pytest.raises(InputError, match=r"plane is \(w, e\), not \(w, a\)"):
-        model.with_axes("w", "a")
+        with_axes(model, "w", "a")
 
 
 def test_orbits_in_space_end_where_the_closed_form_says(model, mine):
@@ -181,12 +182,12 @@ def test_the_explorer_shows_a_slice(mine):
     assert ends_of(view) is ends_of(view.with_slice(0.3))
     command = command_lines(view.with_slice(0.3), FullSettings(), ()).splitlines()[0]
     assert "--window=y=-1:1,z=-2:2" in command and "--fix x=0.3" in command
-    assert ".with_axes('y', 'z')" in python_lines(view, FullSettings(), ())
+    assert "with_axes(model, *('y', 'z'))" in python_lines(view, FullSettings(), ())
     assert view.with_model("canonical").axes == ()
 
 
 def test_the_plane_of_a_model_that_was_shown_otherwise_stays_as_it_was(model):
-    shown = model.with_axes("z", "x")
+    shown = with_axes(model, "z", "x")
     assert (shown.plane.x, shown.plane.y, shown.plane.third) == ("z", "x", "y")
     assert (model.plane.x, model.plane.y, model.plane.third) == ("x", "y", "z")
     theta = torch.tensor([[1.0, 2.0, 3.0]])

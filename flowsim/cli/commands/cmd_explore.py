@@ -72,15 +72,16 @@ def explore(given: Explore) -> None:
 def first_view(given: Explore) -> View:
     """The first view of a page."""
     from flowsim.explorer.view import View, Window
+    from flowsim.interface import chosen_axes, with_axes
 
     known = parameters(built_in(given.model)) if given.model in BUILT_IN else {}
     usual = {name: known[name].default for name in ("p", "q") if name in known}
     spec = ModelSpec(given.model, usual | given.arguments())
     View(spec)  # refuses sizes that no page shows, before a model of that size is built
-    model = spec.build().with_axes(*(given.window or ()))
+    model = with_axes(spec.build(), *(given.window or ()))
     plane = model.plane
     window = {**plane.window, **(given.window or {})}
     return View(
         spec, fixed=tuple(given.fixed().items()),
-        window=Window(*window[plane.x], *window[plane.y]), axes=vars(model).get("shown", ()),
+        window=Window(*window[plane.x], *window[plane.y]), axes=chosen_axes(model),
     )  # fmt: skip

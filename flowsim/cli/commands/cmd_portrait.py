@@ -107,11 +107,13 @@ def portrait(given: Portrait) -> None:
     view = ["3d"] if given.view == "3d" else ["optimizers"] * given.compare_optimizers
     import torch
 
+    from flowsim.interface import chosen_axes, with_axes
+
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down
     model = spec.build()
     if given.view == "plane":
-        model = model.with_axes(*(given.window or ()))
-    chosen = vars(model).get("shown", ())  # axes other than the model's usual ones
+        model = with_axes(model, *(given.window or ()))
+    chosen = chosen_axes(model)  # axes other than the model's usual ones
     figure, stored = given.files_of("portrait", *view, *chosen)
     _check_plane(given, model)
     if given.compare_optimizers:

@@ -39,7 +39,7 @@ def _goes_to(view: View) -> dict[str, str]:
 
 def describe_window(view: View, cells: Cells) -> str:
     """The chain's regime and the shares of the window."""
-    regime = escape(plain_mathematics(view.model.subtitle.partition("\n")[0]))
+    regime = escape(plain_mathematics("".join(view.model.title.split("\n")[1:2])))
     shares, verbs = cells.shares(ends_of(view).names), _goes_to(view)
     parts = [f"<b>{style.in_percent(share)}</b> {verbs[name]}" for name, share in shares.items()]
     said = ", ".join(parts) if parts else "being worked out …"

@@ -46,7 +46,7 @@ class CanonicalModel(BinaryGapModel):
     """
 
     name = "canonical"
-    title = "canonical model"
+    heading = "canonical model"
 
     coordinates = ("e", "w")
     keeps_sign = (True, True)

@@ -22,7 +22,7 @@ class FlipsModel(CanonicalModel):
     """
 
     name = "flips"
-    title = "canonical model of a hidden chain"
+    heading = "canonical model of a hidden chain"
     chain: FlippedChain
 
     def _chain_words(self) -> str:

@@ -32,7 +32,7 @@ class GapModel(OnChain):
     """
 
     chain: GapChain
-    shown = ("w", "e")
+    _axes = ("w", "e")
 
     @unwritten
     def logit_gap(self, theta: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from flowsim.chains.exact_losses import count_classes
 from flowsim.chains.priors import DirichletPrior, Prior
 from flowsim.errors import InputError
 from flowsim.flow.rows.engine import SwitchingSolver
-from flowsim.interface import Levels, Model
+from flowsim.interface import Levels, RecordedModel
 from flowsim.labels import Label
 from flowsim.models.autograd import Gradient, Hessian, Loss
 from flowsim.models.induction.ends import induction_landscape
@@ -28,7 +28,7 @@ DIRICHLET = DirichletPrior(2)
 MAX_LENGTH = 24
 
 
-class InductionModel(Model):
+class InductionModel(RecordedModel):
     """θ = (α, β): two layers of attention over sequences whose kernels are drawn anew, S = 2.
 
     Layer 1 puts the share s = σ(α) on the symbol before and the rest on the own one,
@@ -66,7 +66,6 @@ class InductionModel(Model):
             "local_minimum": "creeps along the other valley (own symbol, β < 0)",
         }
     )
-    title = "induction head"
     coordinates = ("alpha", "beta")
 
     def __init__(self, length: int, prior: Prior | None = None) -> None:
@@ -94,11 +93,12 @@ class InductionModel(Model):
         return {**super().attributes(), "prior": "dirichlet" if usual else repr(self.prior)}
 
     @property
-    def subtitle(self) -> str:  # type: ignore[override]
+    def title(self) -> str:  # type: ignore[override]
         """The data, and the losses of the plateau and of Bayes's predictor."""
         usual = self.prior.settings() == DIRICHLET.settings()
         prior, found = "Dirichlet(1)" if usual else repr(self.prior), induction_landscape(self)
         return (
+            "induction head\n"
             f"$N$ = {self.length} symbols, kernels from {prior}, anew per sequence\n"
             f"loss {found.plateau:.4f} on the plateau, {self.bayes:.4f} of Bayes"
         )

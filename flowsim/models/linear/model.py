@@ -54,7 +54,7 @@ class LinearAttentionModel(BinaryGapModel):
     """
 
     name = "linear"
-    title = "linear attention"
+    heading = "linear attention"
 
     coordinates = ("e", "w", "a")
     keeps_sign = (True, True, False)

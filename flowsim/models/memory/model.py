@@ -14,7 +14,7 @@ from torch import Tensor
 from flowsim.chains.hidden import HiddenMarkovProcess
 from flowsim.errors import InputError, require_integer
 from flowsim.flow.any_loss import RosenbrockSolver
-from flowsim.interface import Model, SolverDefaults
+from flowsim.interface import RecordedModel, SolverDefaults
 from flowsim.models.autograd import Gradient, Hessian, Loss
 from flowsim.models.memory.law import hidden_symmetric, pasts
 from flowsim.models.memory.plane import MemoryPlane
@@ -28,7 +28,7 @@ DECAYS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class MemoryModel(Model):
+class MemoryModel(RecordedModel):
     """θ = (e, w, v, α): a transformer's layer with a diagonal recurrence in place of attention.
 
     It extends the plane of S states. Every channel keeps h_n = κ h_{n−1} + W_V x_n, with κ = tanh α
@@ -62,7 +62,6 @@ class MemoryModel(Model):
     """
 
     name = "memory"
-    title = "state-space layer on a hidden chain"
     long_names = MappingProxyType(
         {
             "e": "embedding e",
@@ -101,10 +100,11 @@ class MemoryModel(Model):
         self._laws = np.concatenate([laws for _, laws in words])
 
     @property
-    def subtitle(self) -> str:  # type: ignore[override]
+    def title(self) -> str:  # type: ignore[override]
         """The data, and the losses of the bigram and of Bayes's predictor."""
         chosen = f"$S$ = {self.states}, $p$ = {self.p:g}, flips {self.flip:g}, "
         return (
+            "state-space layer on a hidden chain\n"
             f"{chosen}$N$ = {self.length}, {self.decay} decay\n"
             f"loss {self.bigram:.4f} of the bigram, {self.bayes:.4f} of Bayes"
         )

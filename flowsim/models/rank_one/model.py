@@ -82,7 +82,7 @@ class RankOneModel(OnChain):
     """
 
     name = "rank-one"
-    title = "rank-one model"
+    heading = "rank-one model"
 
     def __init__(
         self, chain: BinaryChain, length: int, attention: bool = False, tied: bool = True

@@ -26,7 +26,7 @@ class RankOnePlane(AttentionPlane):
 
     model: Any
     orbits = tuple((x, y) for y, x in product(_PLACES, _PLACES))
-    separatrix_of = CanonicalModel.title
+    separatrix_of = CanonicalModel.heading
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)

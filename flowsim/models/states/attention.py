@@ -53,7 +53,7 @@ class StatesAttentionModel(OnChain):
     long_names = MappingProxyType(
         {**OnChain.long_names, "p": "p = P(another state)", "v": "attention v, a = v|v|"}
     )
-    title = "uniform attention on $S$ states"
+    heading = "uniform attention on $S$ states"
     attention = True
 
     coordinates = ("e", "w", "v")

@@ -49,7 +49,7 @@ class StatesModel(GapModel):
 
     name = "states"
     long_names = MappingProxyType({**GapModel.long_names, "p": "p = P(another state)"})
-    title = "plane of $S$ states"
+    heading = "plane of $S$ states"
     attention = False
 
     coordinates = ("e", "w")

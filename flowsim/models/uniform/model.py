@@ -56,11 +56,11 @@ class AttentionModel(OnChain):
     """
 
     name = "uniform"
-    title = "uniform attention"
+    heading = "uniform attention"
 
     coordinates: tuple[str, ...] = ("e", "w", "a")
     keeps_sign: tuple[bool, ...] = (True, True, False)
-    shown = ("w", "e")
+    _axes = ("w", "e")
 
     def __init__(
         self, chain: BinaryChain, length: int, bias: str = "optimal", compress: bool = True

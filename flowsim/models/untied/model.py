@@ -51,7 +51,7 @@ class UntiedModel(BinaryGapModel):
 
     name = "untied"
     tied = False
-    title = "untied weights"
+    heading = "untied weights"
 
     coordinates = ("e", "u", "w")
     keeps_sign = (False, False, True)
