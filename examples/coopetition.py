@@ -19,7 +19,6 @@ class Coopetition(flowsim.Model):
     """
 
     coordinates = ("a", "d", "b", "c")
-    conserved_names = ("difference",)
 
     def __init__(self, mu1: float = 0.1, mu2: float = 0.2, alpha: float = 1.0) -> None:
         self.mu1, self.mu2, self.alpha = mu1, mu2, alpha
@@ -29,6 +28,6 @@ class Coopetition(flowsim.Model):
         one, other = (a * b * c - 1) ** 2 / 2, (d * b * c - 1) ** 2 / 2
         return (one + self.mu1) * (other + self.mu2) + self.alpha * (a * d) ** 2 / 2
 
-    def conserved(self, theta: Tensor) -> Tensor:
+    def conserved(self, theta: Tensor) -> dict[str, Tensor]:
         b, c = torch.as_tensor(theta)[..., 2:].unbind(-1)
-        return (b**2 - c**2).unsqueeze(-1)
+        return {"difference": b**2 - c**2}

@@ -14,7 +14,6 @@ class DiagonalNet(flowsim.Model):
     """
 
     coordinates = ("u1", "u2", "v1", "v2")
-    conserved_names = ("first", "second")
 
     def beta(self, theta: Tensor) -> Tensor:
         theta = torch.as_tensor(theta)
@@ -23,6 +22,6 @@ class DiagonalNet(flowsim.Model):
     def loss(self, theta: Tensor) -> Tensor:
         return (self.beta(theta) @ theta.new_tensor([1.0, 2.0]) - 1) ** 2 / 2
 
-    def conserved(self, theta: Tensor) -> Tensor:
+    def conserved(self, theta: Tensor) -> dict[str, Tensor]:
         theta = torch.as_tensor(theta)
-        return theta[..., :2] * theta[..., 2:]
+        return {"first": theta[..., 0] * theta[..., 2], "second": theta[..., 1] * theta[..., 3]}

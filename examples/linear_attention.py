@@ -19,7 +19,6 @@ class LinearAttention(flowsim.Model):
     """
 
     coordinates = ("v", "k", "q")
-    conserved_names = ("value_key", "value_query")
 
     def __init__(self, eigenvalue: float = 1.0, trace: float = 1.0, length: int = 8) -> None:
         self.eigenvalue, self.trace, self.length = eigenvalue, trace, length
@@ -29,6 +28,6 @@ class LinearAttention(flowsim.Model):
         spread = self.eigenvalue * (1 + 1 / self.length) + self.trace / self.length
         return self.trace / 2 - square * product + square * product**2 * spread / 2
 
-    def conserved(self, theta: Tensor) -> Tensor:
+    def conserved(self, theta: Tensor) -> dict[str, Tensor]:
         v, k, q = torch.as_tensor(theta).unbind(-1)
-        return torch.stack([v**2 - k**2, v**2 - q**2], -1)
+        return {"value_key": v**2 - k**2, "value_query": v**2 - q**2}

@@ -18,7 +18,6 @@ class LinearNetwork(flowsim.Model):
     """
 
     coordinates = ("a", "b")
-    conserved_names = ("difference",)
 
     def __init__(self, strength: float = 2.0) -> None:
         self.strength = strength
@@ -26,6 +25,6 @@ class LinearNetwork(flowsim.Model):
     def loss(self, theta: Tensor) -> Tensor:
         return (self.strength - theta.prod(-1)) ** 2 / 2
 
-    def conserved(self, theta: Tensor) -> Tensor:
+    def conserved(self, theta: Tensor) -> dict[str, Tensor]:
         a, b = torch.as_tensor(theta).unbind(-1)
-        return (a**2 - b**2).unsqueeze(-1)
+        return {"difference": a**2 - b**2}

@@ -14,12 +14,11 @@ class TwoFactor(flowsim.Model):
     """
 
     coordinates = ("a", "b")
-    conserved_names = ("difference",)
 
     def loss(self, theta: Tensor) -> Tensor:
         a, b = theta.unbind(-1)
         return (a * b - 1) ** 2 / 2
 
-    def conserved(self, theta: Tensor) -> Tensor:
+    def conserved(self, theta: Tensor) -> dict[str, Tensor]:
         a, b = torch.as_tensor(theta).unbind(-1)
-        return (a**2 - b**2).unsqueeze(-1)
+        return {"difference": a**2 - b**2}

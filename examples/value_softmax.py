@@ -16,13 +16,12 @@ class ValueSoftmax(flowsim.Model):
 
     coordinates = ("u1", "u2", "delta")
     metric = (1.0, 1.0, 0.5)
-    conserved_names = ("energy",)
 
     def loss(self, theta: Tensor) -> Tensor:
         u1, u2, delta = theta.unbind(-1)
         share = torch.sigmoid(delta)
         return torch.nn.functional.softplus(-u1 * share - u2 * (1 - share))
 
-    def conserved(self, theta: Tensor) -> Tensor:
+    def conserved(self, theta: Tensor) -> dict[str, Tensor]:
         u1, u2, delta = torch.as_tensor(theta).unbind(-1)
-        return ((u1 - u2) ** 2 - 2 * torch.cosh(delta)).unsqueeze(-1)
+        return {"energy": (u1 - u2) ** 2 - 2 * torch.cosh(delta)}

@@ -35,8 +35,7 @@ _KNOWLEDGE = {
     "integral": ("integral",), "plane": ("plane",),
     "keeps_sign": ("keeps_sign",), "title": ("title",),
     "long_names": ("long_names",),
-    "conserved": ("conserved", "conserved_names", "_conserved"),
-    "conserved_names": ("conserved", "conserved_names", "_conserved"),
+    "conserved": ("conserved", "_conserved"),
 }  # fmt: skip
 #: Methods that change nothing in the flow.
 _WORDS = {"options", "attributes", "with_axes", "optimal_bias", "from_canonical", "title",

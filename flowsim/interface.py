@@ -40,6 +40,8 @@ def accepts_theta(method: _Method) -> _Method:
     def checked(model: Any, theta: Numbers, *more: Any, **named: Any) -> Any:
         if not isinstance(theta, Tensor):
             found = checked(model, to_tensor(theta, "theta"), *more, **named)
+            if isinstance(found, Mapping):
+                return {name: value.numpy() for name, value in found.items()}
             return found.numpy() if isinstance(found, Tensor) else found
         k = len(model.coordinates)
         if theta.ndim == 0 or theta.shape[-1] != k:
@@ -158,6 +160,19 @@ def difference_above(loss: Tensor, best: float) -> Tensor:
     """loss − best, 0 where it is rounding."""
     above = loss - best
     return torch.where(above <= 2e-15 * abs(best), 0.0, above)
+
+
+def conserved_values(model: Model, theta: Tensor) -> Tensor:
+    """What is conserved, a column for each of ``conserved_names``, (..., count)."""
+    found = model.conserved(theta)
+    if not isinstance(found, Mapping):
+        raise InputError(f"conserved of {model.name} must return a dict of names and tensors")
+    return torch.stack([*found.values()], -1) if found else theta.new_zeros(*theta.shape[:-1], 0)
+
+
+def conserved_names(model: Model) -> tuple[str, ...]:
+    """Names of the conserved quantities."""
+    return tuple(model.conserved(torch.zeros(1, len(model.coordinates), dtype=torch.float64)))
 
 
 def closed_basin(model: Model, theta: Tensor) -> Tensor | None:
@@ -390,7 +405,6 @@ class Model:
         coordinates: names of the columns of θ.
         metric: the diagonal of G; the flow is −G⁻¹∇L. Ones by default.
         keeps_sign: coordinates whose zero the flow never crosses; they are followed as log|θᵢ|.
-        conserved_names: of the columns of ``conserved``.
         title: what figures and the terminal call it; by default its name. A second line may say
             with what it was made and on what it is trained, a third one a remark; a name between
             dollars is set as mathematics.
@@ -413,7 +427,6 @@ class Model:
     metric: tuple[float, ...] = cast(Any, _Each(1.0))
     keeps_sign: tuple[bool, ...] = cast(Any, _Each(False))
     _axes: tuple[str, ...] = ()  # the horizontal one first; () for the first two coordinates
-    conserved_names: tuple[str, ...] = ()
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -473,9 +486,9 @@ class Model:
         return -self.hessian(theta) / metric.unsqueeze(-1)
 
     @accepts_theta
-    def conserved(self, theta: Tensor) -> Tensor:
-        """Conserved quantities, shape (..., len(conserved_names)); by default none is known."""
-        return theta.new_zeros(*theta.shape[:-1], 0)
+    def conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
+        """Conserved quantities by name, each (...); by default none is known."""
+        return {}
 
     @property
     def plane(self) -> Plane:

@@ -21,7 +21,15 @@ from flowsim.flow.orbits import drawn_orbits, find_limits, limits_by
 from flowsim.flow.reference import confirm as confirm_labels
 from flowsim.flow.reference import sample_size
 from flowsim.flow.solver import solver_of
-from flowsim.interface import Model, Plane, checks_model, closed_basin, with_axes
+from flowsim.interface import (
+    Model,
+    Plane,
+    checks_model,
+    closed_basin,
+    conserved_names,
+    conserved_values,
+    with_axes,
+)
 from flowsim.labels import Label, Status
 from flowsim.landscape.critical import STARTS, critical_points_in
 from flowsim.landscape.ends import Ends
@@ -185,8 +193,8 @@ def _with_flow(
                                halvings=halvings_of(model, len(theta)))  # fmt: skip
     drift, unfinished = _add_orbits(record, plane, bounds, fixed_values, options, places)
     if len(model.coordinates) == 2:  # what is conserved is a function of the plane
-        for i, name in enumerate(model.conserved_names):
-            record[name] = ((plane.y, plane.x), model.conserved(theta)[..., i].numpy())
+        for name, value in model.conserved(theta).items():
+            record[name] = ((plane.y, plane.x), value.numpy())
     return record, {
         "largest_energy_drift": drift,
         "orbits_unfinished": unfinished,
@@ -508,9 +516,9 @@ def _add_orbits(
     path, _ = orbit_paths(model, start, options, options.counted("orbits", len(start)))
     for i, name in enumerate((plane.y, plane.x)):
         record[f"orbit_{name}"] = (("time", "orbit"), plane.project(path)[..., i].numpy())
-    drifts = [float(np.nanmax(record[f"drift_{n}"], initial=0)) for n in model.conserved_names]
+    drifts = [float(np.nanmax(record[f"drift_{n}"], initial=0)) for n in conserved_names(model)]
     if drifts and len(model.coordinates) == 2:
-        moved = (model.conserved(path) - model.conserved(path[0])).abs()
+        moved = (conserved_values(model, path) - conserved_values(model, path[0])).abs()
         drifts.append(float(moved.nan_to_num().max()))
     return max(drifts, default=float("nan")), int(path[-1].isnan().any(dim=-1).sum())
 

@@ -15,7 +15,7 @@ from flowsim.errors import InputError
 from flowsim.flow.options import SolverOptions
 from flowsim.flow.orbits import learned_labels, limits_by, settling_times
 from flowsim.flow.solver import solver_of
-from flowsim.interface import Model
+from flowsim.interface import Model, conserved_names, conserved_values
 from flowsim.labels import BASINS, Label, Rule, Status
 from flowsim.landscape.ends import Ends
 from flowsim.records.attributes import described
@@ -54,8 +54,8 @@ def follow(
     points["limit_loss"] = limits.loss.numpy()
     for i, name in enumerate(model.coordinates):
         points[f"limit_{name}"] = limits.theta[:, i].numpy()
-    drift = (model.conserved(limits.theta) - model.conserved(theta)).abs()
-    for i, name in enumerate(model.conserved_names):
+    drift = (conserved_values(model, limits.theta) - conserved_values(model, theta)).abs()
+    for i, name in enumerate(conserved_names(model)):
         points[f"drift_{name}"] = drift[:, i].numpy()
     if fraction is not None:
         times = settling_times(model, theta, fraction, options.rtol, limits).numpy()
@@ -155,7 +155,7 @@ def point_dtype(model: Model, fraction: float | None) -> np.dtype:
     """Names and types of what ``follow`` records of one point."""
     floats = [f"limit_{name}" for name in model.coordinates] + ["limit_loss", "gradient_norm"]
     floats += ["hitting_time", "settling_time"] * (fraction is not None)
-    drifts = [(f"drift_{name}", "<f8") for name in model.conserved_names]
+    drifts = [(f"drift_{name}", "<f8") for name in conserved_names(model)]
     codes = [(name, "i1") for name in ("label", "status", "rule")]
     numbers = [(name, "<f8") for name in floats] + [("evaluations", "<i4")]
     return np.dtype([*codes, *numbers, *_optional_columns(model).items(), *drifts])

@@ -11,6 +11,7 @@ import torch
 from scipy.integrate import solve_ivp
 
 import flowsim
+from flowsim.interface import conserved_values
 from flowsim.landscape.ends import Ends
 
 FOLDER = Path(__file__).parents[2] / "examples"
@@ -35,7 +36,7 @@ def ends_of(model, starts):
 
 def drift(model, starts, times):
     path = flowsim.trajectories(model, starts, times)
-    kept = model.conserved(path)
+    kept = conserved_values(model, path)
     return float((kept - kept[0]).abs().max()), path
 
 

@@ -18,6 +18,7 @@ from flowsim import (
 )
 from flowsim.flow.rows.engine import loss_followed
 from flowsim.flow.tableau import GAMMA, STAGES, A, C
+from flowsim.interface import conserved_values
 from flowsim.models import RankOneModel, UniformAttentionModel
 from flowsim.models.rank_one.attention import field
 from flowsim.reference import integrate
@@ -133,7 +134,7 @@ def test_rank_one_rows_with_attention_are_decided(p, q):
     assert ((found.loss - model.chain.entropy_rate)[learned] < 1e-6).all()
     rest = found.loss[~learned] - model.chain.entropy_rate
     assert (rest > 0.1 * model.chain.mutual_information).all()
-    drift = model.conserved(found.theta) - model.conserved(start)
+    drift = conserved_values(model, found.theta) - conserved_values(model, start)
     size = 1 + found.theta.square().amax(1, keepdim=True)
     assert (drift.abs() / size).max() < 1e-9
 

@@ -13,6 +13,7 @@ from flowsim import (
     hitting_times,
     trajectories,
 )
+from flowsim.interface import conserved_values
 from flowsim.models.states import compiled
 from flowsim.reference import integrate
 
@@ -49,8 +50,8 @@ def test_every_label_is_that_of_the_closed_form(case, scale, generator):
     ends = model.logit_gap(found.theta[learned]) - model.chain.target_logit_gap
     assert bool((ends.abs() < 1e-9 * max(1.0, scale)).all())
     assert bool((found.theta[~learned, 0] == 0).all())
-    energy = model.conserved(theta)
-    drift = (model.conserved(found.theta) - energy).abs() / energy.abs().clamp_min(1)
+    energy = conserved_values(model, theta)
+    drift = (conserved_values(model, found.theta) - energy).abs() / energy.abs().clamp_min(1)
     normal = found.theta[:, 1].abs() > 1e-300  # below that w is not followed any further
     assert drift[normal].max() < 1e-7
 
@@ -64,11 +65,11 @@ def test_labels_next_to_the_separatrix_are_right_or_open(case, generator):
     w = w if case[1] > 0.7 else saddle / w * saddle
     omega = w / saddle
     edge = (4 * -omega.log() + 2 * omega.square() - 2).sqrt()
-    assert float(model.conserved(torch.stack([edge, w], -1)).sub(-2).abs().max()) < 1e-10
+    assert float(conserved_values(model, torch.stack([edge, w], -1)).sub(-2).abs().max()) < 1e-10
     for off in (1e-4, 1e-8, 1e-11):
         for side in (-1, 1):
             theta = torch.stack([edge * (1 + side * off), w], dim=-1)
-            away = (model.conserved(theta)[:, 0] + 2).abs() / (1 + omega.square())
+            away = (conserved_values(model, theta)[:, 0] + 2).abs() / (1 + omega.square())
             label = find_limits(model, theta).label
             known = (away > 1e-12) & (label != Label.UNRESOLVED)
             inside = model.basin(theta)

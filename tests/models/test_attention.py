@@ -11,6 +11,7 @@ from conftest import BAD_LENGTHS, slopes_of_gradient
 
 from flowsim import BinaryChain
 from flowsim.errors import InputError
+from flowsim.interface import conserved_values
 from flowsim.models.canonical.model import CanonicalModel
 from flowsim.models.past_law import running_mean_law
 from flowsim.models.uniform.model import AttentionModel
@@ -230,7 +231,7 @@ def test_rows_do_not_see_their_neighbours_and_any_batch_shape_is_kept():
     torch.testing.assert_close(together, alone, rtol=1e-12, atol=1e-14)
     assert model.loss(theta[:0]).shape == (0,)
     assert model.loss(theta[0]).shape == ()
-    assert model.conserved(theta.reshape(3, 100, 3)).shape == (3, 100, 0)
+    assert conserved_values(model, theta.reshape(3, 100, 3)).shape == (3, 100, 0)
 
 
 @pytest.mark.parametrize("compress", [True, False])

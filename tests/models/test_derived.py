@@ -9,7 +9,7 @@ import torch
 
 import flowsim
 from flowsim.inheritance import keeps_formulas_of
-from flowsim.interface import Model, closed_basin
+from flowsim.interface import Model, closed_basin, conserved_names, conserved_values
 from flowsim.models.flips.chain import FlippedChain
 from flowsim.models.flips.model import FlipsModel
 from flowsim.spec import BUILT_IN, ModelSpec
@@ -63,7 +63,7 @@ def assert_is_one_model(model):
     torch.testing.assert_close(model.field(theta), -gradient / metric, atol=1e-14, rtol=1e-12)
     torch.testing.assert_close(model.jacobian(theta), slopes(model.field, theta), **near)
     assert len(model.keeps_sign) == len(model.coordinates) == len(model.metric)
-    assert model.conserved(theta).shape == (len(theta), len(model.conserved_names))
+    assert conserved_values(model, theta).shape == (len(theta), len(conserved_names(model)))
 
 
 @pytest.mark.parametrize("name", [*MODELS, *OTHERS])
@@ -92,7 +92,7 @@ def test_a_new_loss_of_any_model_is_followed(name, loss):
     theta = starts(model)
     assert model.flow() is None and model.levels() is None
     assert closed_basin(model, theta) is None and type(model.plane) is flowsim.Plane
-    assert model.conserved_names == () and not any(model.keeps_sign)
+    assert conserved_names(model) == () and not any(model.keeps_sign)
     assert not keeps_formulas_of(type(model), flowsim.models.RankOneModel)
 
 
@@ -159,10 +159,7 @@ class Parent(Model):
         return torch.diag_embed(24 * theta**2 - 8)
 
     def levels(self):
-        return flowsim.interface.Levels(0.0, 2.0, 2.0, 1.0)
-
-    def basin(self, theta):
-        return theta[..., 0] > 0
+        return flowsim.interface.Levels(0.0, 2.0, 2.0, 1.0, basin=lambda theta: theta[..., 0] > 0)
 
 
 class Child(Parent):

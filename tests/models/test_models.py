@@ -6,7 +6,7 @@ from oracle import Canonical
 
 import flowsim
 from flowsim import BinaryChain, InputError
-from flowsim.interface import LogitGapSystem
+from flowsim.interface import LogitGapSystem, conserved_values
 from flowsim.models import CanonicalModel, UntiedModel, energy, past_law
 from flowsim.models.gap_family.loss import gap_loss, gap_slope
 from flowsim.spec import chain_of, model_of
@@ -131,10 +131,10 @@ def test_unknown_bias_is_refused():
 def test_what_is_conserved_has_an_axis_of_its_own_and_none_on_w_0():
     chain, theta = BinaryChain(0.2, 0.3), torch.ones(2, 2, 3, dtype=torch.float64)
     theta[0, 0, 2], theta[..., 0] = 0.0, 2.0
-    found = UntiedModel(chain).conserved(theta)
+    found = conserved_values(UntiedModel(chain), theta)
     assert found.shape == (2, 2, 2) and torch.isnan(found[0, 0]).tolist() == [False, True]
     assert found.isfinite().sum() == 7 and found[1, 1].tolist() == [3.0, 4.0]
-    canonical = CanonicalModel(chain).conserved(theta[..., :2])
+    canonical = conserved_values(CanonicalModel(chain), theta[..., :2])
     assert canonical.shape == (2, 2, 1) and torch.equal(canonical, torch.full_like(canonical, 3.0))
 
 

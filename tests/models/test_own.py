@@ -12,7 +12,7 @@ from command import assert_refused, run
 import flowsim
 from flowsim import InputError, ModelSpec, from_loss
 from flowsim.curves import Curve
-from flowsim.interface import closed_basin, with_axes
+from flowsim.interface import closed_basin, conserved_names, with_axes
 from flowsim.labels import Label
 from flowsim.landscape.critical import critical_points_in
 from flowsim.records.model_attributes import source_attributes
@@ -285,7 +285,7 @@ def test_a_subclass_of_a_built_in_model_is_followed_by_its_own_field():
     assert starts[1][1] > 0 > far[1, 1]  # across w = 0, which its parent never crosses
     assert model.gradient(found.theta).norm(dim=1).max() < 1e-10
     assert model.name == "Steeper" and closed_basin(model, found.theta) is None
-    assert model.plane.curves(model.plane.window, {}) == [] and not model.conserved_names
+    assert model.plane.curves(model.plane.window, {}) == [] and not conserved_names(model)
     attributes = flowsim.scan(model, {"w": [-0.5, 0.4], "e": [1.0, 1.5]}).attrs
     with pytest.raises(InputError, match="the record's model is 'Steeper'"):
         flowsim.spec.model_of(attributes)

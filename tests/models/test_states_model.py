@@ -9,6 +9,7 @@ from mpmath import exp, log, mp, mpf
 import flowsim
 from flowsim import BinaryChain, InputError, ModelSpec
 from flowsim.chains import SymmetricChain
+from flowsim.interface import conserved_values
 from flowsim.models.gap_family.loss import gap_loss
 from flowsim.spec import chain_of, spec_of
 
@@ -55,7 +56,7 @@ def test_gradient_energy_and_the_canonical_plane(case, generator):
     free = theta.clone().requires_grad_()
     (slope,) = torch.autograd.grad(model.loss(free).sum(), free)
     assert torch.allclose(model.gradient(theta), slope, rtol=1e-11, atol=1e-14)
-    (along,) = torch.autograd.grad(model.conserved(free)[:, 0].sum(), free)
+    (along,) = torch.autograd.grad(conserved_values(model, free)[:, 0].sum(), free)
     field = model.field(theta)
     drift = (along * field).sum(1) / (along.norm(dim=1) * field.norm(dim=1))
     assert drift.abs().max() < 1e-12
@@ -72,7 +73,7 @@ def test_gradient_energy_and_the_canonical_plane(case, generator):
 def test_the_saddle_has_energy_minus_two():
     for s, p, m in CASES:
         model = states(s, p, m)
-        assert model.conserved([[0.0, -(m**-0.5)]]).item() == pytest.approx(-2, rel=1e-14)
+        assert model.conserved([[0.0, -(m**-0.5)]])["energy"].item() == pytest.approx(-2, rel=1e-14)
 
 
 def test_the_curves_of_the_plane_have_the_energy_of_the_saddle_and_the_best_gap():
@@ -80,7 +81,7 @@ def test_the_curves_of_the_plane_have_the_energy_of_the_saddle_and_the_best_gap(
         model, w = states(s, p, m), torch.linspace(-2, 2, 41, dtype=torch.float64)
         border, minima = model.plane.separatrix(w, {}), model.plane.minima(w, {})
         drawn = border.isfinite() & (border > 0)
-        energy = model.conserved(torch.stack([border, w], -1)[drawn])
+        energy = conserved_values(model, torch.stack([border, w], -1)[drawn])
         assert torch.allclose(energy, torch.full_like(energy, -2.0), rtol=1e-12)
         gap = model.logit_gap(torch.stack([minima, w], -1)[minima < 100])
         assert drawn.any() and len(gap)

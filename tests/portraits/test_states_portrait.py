@@ -49,7 +49,7 @@ def test_the_curves_are_those_of_the_plane(record):
     w, border = curves["separatrix"].x, curves["separatrix"].y
     drawn = np.isfinite(border) & (border > 0)
     assert drawn.sum() > 100
-    assert np.abs(of.conserved(np.stack([border, w], -1)[drawn]) + 2).max() < 1e-12
+    assert np.abs(of.conserved(np.stack([border, w], -1)[drawn])["energy"] + 2).max() < 1e-12
     w, minima = curves["global minima"].x, curves["global minima"].y
     known = minima < 500  # a pole at the saddle: the gap is e² times what rounding of w changes
     gap = of.logit_gap(np.stack([minima, w], -1)[known])

@@ -12,6 +12,7 @@ from properties.drawn import PLANAR, chances, gap_models, law, magnitudes, model
 import flowsim
 from flowsim import Label, find_limits
 from flowsim.flow import settling_times
+from flowsim.interface import conserved_values
 from flowsim.models import energy
 from flowsim.models.canonical.basins import SADDLE_ENERGY, SADDLE_W
 
@@ -63,7 +64,7 @@ def test_no_number_is_missing(model, data):
         assert values.isfinite().all()
     assert (loss >= model.chain.entropy_rate * (1 - 1e-9)).all()
     w = theta[:, model.coordinates.index("w")] if "w" in model.coordinates else torch.ones(1)
-    assert (model.conserved(theta).isfinite().all(dim=1) | (w == 0)).all()
+    assert (conserved_values(model, theta).isfinite().all(dim=1) | (w == 0)).all()
 
 
 def decided(model, theta):

@@ -18,6 +18,7 @@ from flowsim import (
     Points,
     write_record,
 )
+from flowsim.interface import conserved_names
 from flowsim.models.rank_one.model import RELU_WIDTH
 from flowsim.scan import cell_centres, scan_basins
 from flowsim.scan.follow import starting_coordinates, to_model
@@ -226,7 +227,7 @@ def test_every_model_takes_a_cloud_at_several_sigma(spec):
     assert record["share"].dims == ("sigma", "basin")
     assert record["sigma"].to_numpy().tolist() == [0.3, 0.9]
     assert {f"limit_{name}" for name in names} <= set(record)
-    assert {f"drift_{name}" for name in model.conserved_names} <= set(record)
+    assert {f"drift_{name}" for name in conserved_names(model)} <= set(record)
     assert int(record["count"].sum()) == 2
     rows = np.column_stack([record[f"start_{name}"].to_numpy().ravel() for name in names[:2]])
     assert np.array_equal(rows, all_of(starts)[:, :2])

@@ -172,7 +172,9 @@ def _check_plane(given: Portrait, model: Model) -> None:
 
         require_file(path)
         path_columns(path, plane.x, plane.y)
-    conserved = model.conserved_names if len(model.coordinates) == 2 else ()
+    from flowsim.interface import conserved_names
+
+    conserved = conserved_names(model) if len(model.coordinates) == 2 else ()
     if given.energy and "energy" not in conserved:
         raise InputError(
             f"--energy draws a conserved energy, and the plane of the {model.name} model, as "

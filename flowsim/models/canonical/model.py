@@ -50,7 +50,6 @@ class CanonicalModel(BinaryGapModel):
 
     coordinates = ("e", "w")
     keeps_sign = (True, True)
-    conserved_names = ("energy",)
 
     def _remark(self) -> str:
         """Lifted starts of the full model learn where this model is trapped."""
@@ -81,8 +80,8 @@ class CanonicalModel(BinaryGapModel):
         system = LogitGapSystem(CanonicalModel, HOOKS, self.params)
         return LogitGapSolver(self, system)
 
-    def _conserved(self, theta: Tensor) -> Tensor:
-        return energy(theta).unsqueeze(-1)
+    def _conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
+        return {"energy": energy(theta)}
 
     @property
     def plane(self) -> CanonicalPlane:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -55,13 +56,11 @@ class GapModel(OnChain):
     def _without_bias(self, gradient: Tensor) -> Tensor:
         return gradient[..., :-1] if self.dynamic_bias else gradient
 
-    def conserved(self, theta: Tensor) -> Tensor:
-        """Conserved quantities, shape (..., len(conserved_names)); none with a dynamic bias."""
-        if self.dynamic_bias:
-            return super().conserved(theta)
-        return self._conserved(theta)
+    def conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
+        """Conserved quantities by name, each (...): they need the bias at its optimum."""
+        return {} if self.dynamic_bias else self._conserved(theta)
 
-    def _conserved(self, theta: Tensor) -> Tensor:
+    def _conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
         raise NotImplementedError
 
     def loss(self, theta: Tensor) -> Tensor:
@@ -92,10 +91,9 @@ class BinaryGapModel(GapModel):
         if bias not in ("optimal", "dynamic"):
             raise InputError(f'bias must be "optimal" or "dynamic", not {bias!r}')
         self.dynamic_bias = bias == "dynamic"
-        if self.dynamic_bias:  # the conservation laws need the bias at its optimum
+        if self.dynamic_bias:
             self.keeps_sign = (*self.keeps_sign, False)
             self.coordinates = (*self.coordinates, "b")
-            self.conserved_names = ()
 
     @property
     def params(self) -> tuple[float, ...]:

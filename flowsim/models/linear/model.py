@@ -58,7 +58,6 @@ class LinearAttentionModel(BinaryGapModel):
 
     coordinates = ("e", "w", "a")
     keeps_sign = (True, True, False)
-    conserved_names = ("energy", "attention_energy")
 
     def _remark(self) -> str:
         return ""
@@ -98,9 +97,9 @@ class LinearAttentionModel(BinaryGapModel):
         system = LogitGapSystem(LinearAttentionModel, HOOKS, self.params)
         return LogitGapSolver(self, system)
 
-    def _conserved(self, theta: Tensor) -> Tensor:
+    def _conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
         attention = theta[..., 0].square() - 2 * (1 + theta[..., 2]).square()
-        return torch.stack([energy(theta), attention], dim=-1)
+        return {"energy": energy(theta), "attention_energy": attention}
 
     @property
     def plane(self) -> LinearPlane:

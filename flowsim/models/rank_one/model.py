@@ -11,6 +11,7 @@ Source: docs/derivations/07.md; LG for the rank-one form.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -98,13 +99,6 @@ class RankOneModel(OnChain):
         position = 1.0 if attention else float(self.length)
         ones = [1.0] * (len(layer) + 1 + (not tied))
         self.metric = (1.0, *[position] * count, WIDTH_RATIO, WIDTH_RATIO, *ones)
-
-    @property
-    def conserved_names(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Names of the columns of ``conserved``."""
-        names = [("feed_forward_balance", True), ("attention_balance", self.attention)]
-        names.append(("embedding_balance", not self.tied))
-        return tuple(name for name, present in names if present)
 
     @property
     def plane(self) -> RankOnePlane:
@@ -214,16 +208,16 @@ class RankOneModel(OnChain):
                 found[low : low + size] = ones - zeros
         return found
 
-    def conserved(self, theta: Tensor) -> Tensor:
-        """The conserved quantities in the order of ``conserved_names``, shape (..., count)."""
+    def conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
+        """The conserved quantities by name, each (...)."""
         part = self.point(theta)
-        values = [part.w1.square() - part.w2.square()]
+        found = {"feed_forward_balance": part.w1.square() - part.w2.square()}
         if self.attention:
-            values.append(part.o.square() - part.v.square())
+            found["attention_balance"] = part.o.square() - part.v.square()
         if not self.tied:
             positions = part.rho.square().sum(-1)
-            values.append(part.eps.square() + positions - part.c.square())
-        return torch.stack(values, dim=-1)
+            found["embedding_balance"] = part.eps.square() + positions - part.c.square()
+        return found
 
     @accepts_arrays
     def from_canonical(self, theta: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -54,7 +55,6 @@ class StatesModel(GapModel):
 
     coordinates = ("e", "w")
     keeps_sign = (True, True)
-    conserved_names = ("energy",)
     chain: SymmetricChain
 
     def __init__(self, chain: SymmetricChain, hidden_per_state: int = HIDDEN_PER_STATE) -> None:
@@ -147,7 +147,7 @@ class StatesModel(GapModel):
         system = LogitGapSystem(StatesModel, HOOKS, params, scale=scale, time=slower)
         return LogitGapSolver(self, system)
 
-    def _conserved(self, theta: Tensor) -> Tensor:
+    def _conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
         w = theta[..., 1]
         constant = 2 * math.log(2) * torch.sign(w)  # log|W| = log|ω| − ½ log 2
-        return (4 * energy(self.canonical(theta)) - constant).unsqueeze(-1)
+        return {"energy": 4 * energy(self.canonical(theta)) - constant}

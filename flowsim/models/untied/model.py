@@ -55,7 +55,6 @@ class UntiedModel(BinaryGapModel):
 
     coordinates = ("e", "u", "w")
     keeps_sign = (False, False, True)
-    conserved_names = ("embedding_difference", "energy")
 
     def logit_gap(self, theta: Tensor) -> Tensor:
         e, u, w = theta[..., 0], theta[..., 1], theta[..., 2]
@@ -82,10 +81,10 @@ class UntiedModel(BinaryGapModel):
         system = LogitGapSystem(UntiedModel, HOOKS, self.params, plane_attracts=False)
         return LogitGapSolver(self, system)
 
-    def _conserved(self, theta: Tensor) -> Tensor:
+    def _conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
         e2, u2, w = theta[..., 0].square(), theta[..., 1].square(), theta[..., 2]
         potential = torch.where(w == 0, torch.nan, w.square() + torch.sign(w) * w.abs().log())
-        return torch.stack([e2 - u2, e2 + u2 - potential], dim=-1)
+        return {"embedding_difference": e2 - u2, "energy": e2 + u2 - potential}
 
     @property
     def plane(self) -> UntiedPlane:
