@@ -201,40 +201,57 @@ RESERVED = frozenset({
 })  # fmt: skip
 
 
+@dataclass(frozen=True)
+class PlaneDefaults:
+    """What scans and figures of a plane take unless it is given.
+
+    Attributes:
+        starts: sets of names in which starts of a scan may be given, the usual one first.
+        no_cloud: why Gaussian starts make no sense, if they do not.
+        orbits: where a portrait's orbits start, (x, y) in parts of the window's sides.
+        third: the third axis of views in space, a name in ``holds``; None without such a view.
+        space: the ranges of all three axes in these views, by name.
+        far, near: where their orbits start, (y, x, third), in the window ``space`` and in a second
+            panel around the origin, if there are any.
+        never_crossed: names of axes whose zero no orbit crosses.
+        baseline: a simpler model with these axes, whose basins the portrait compares with.
+        fixed: values of names in ``holds``.
+    """
+
+    starts: tuple[tuple[str, ...], ...]
+    no_cloud: str = ""
+    orbits: tuple[tuple[float, float], ...] = _AROUND
+    third: str | None = None
+    space: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    far: tuple[tuple[float, ...], ...] = _FAR
+    near: tuple[tuple[float, ...], ...] = ()
+    never_crossed: tuple[str, ...] = ()
+    baseline: Model | None = None
+    fixed: Mapping[str, float] = field(default_factory=dict)
+
+
 class Plane:
     """Two axes on which starts are laid, and the way to the model's coordinates and back.
 
     By default two coordinates of the model, see ``with_axes``, the others held at 0. A model with
-    more to say returns a subclass of its own; a window then chooses no other axes. ``held`` are
-    values by name, of those in ``holds``.
+    more to say returns a subclass of its own; a window then chooses no other axes.
 
     Attributes:
+        model: the model.
         x, y: names of the horizontal and the vertical axis.
         window: the usual range of either axis, by name.
         holds: the names beside the axes that can be held at a value.
-        third: the third axis of views in space, one of ``holds``; None without such a view. By
-            default the coordinate that is left of three.
-        space: the usual ranges of all three axes in these views, by name.
-        far, near: where their orbits start, (y, x, third), in the window ``space`` and in a second
-            panel around the origin, if there are any.
-        starts: sets of names in which starts of a scan may be given, the usual one first.
-        orbits: where a portrait's orbits start, (x, y) in parts of the window's sides.
-        never_crossed: names of axes whose zero no orbit crosses.
-        baseline: a simpler model with these axes, whose basins the portrait compares with.
+        defaults: what scans and figures take; by default views in space have the coordinate that is
+            left of three.
 
-    >>> import flowsim, torch
+    >>> import flowsim
+    >>> from flowsim.interface import theta_on_grid
     >>> plane = flowsim.model("rank-one", 0.5, 0.8, length=4).plane
-    >>> plane.at(torch.tensor(-0.5), torch.tensor(1.0), {}).shape, plane.axes
-    (torch.Size([5]), ('e', 'w'))
+    >>> plane.x, plane.y, tuple(theta_on_grid(plane, [-0.5, 0.5], [1.0], {}).shape)
+    ('w', 'e', (1, 2, 5))
     """
 
     x = y = ""
-    third: str | None = ""
-    space: Mapping[str, tuple[float, float]] = MappingProxyType({})
-    far: tuple[tuple[float, ...], ...] = _FAR
-    near: tuple[tuple[float, ...], ...] = ()
-    orbits: tuple[tuple[float, float], ...] = _AROUND
-    baseline: Model | None = None
 
     def __init__(self, model: Model) -> None:
         if len(model.coordinates) < 2:
@@ -249,51 +266,14 @@ class Plane:
         self.x, self.y = self.x or across, self.y or up
         self.window = dict.fromkeys((self.x, self.y), (-3.0, 3.0))
         self.holds = tuple(name for name in model.coordinates if name not in (self.x, self.y))
-        if self.third == "":
-            three = len(model.coordinates) == 3 == len(self.holds) + 2
-            self.third = self.holds[0] if three else None
-            self.space = dict.fromkeys(self.axes, (-3.0, 3.0))
-        self.starts: tuple[tuple[str, ...], ...] = (model.coordinates,)
+        third = self.holds[0] if len(model.coordinates) == 3 == len(self.holds) + 2 else None
         keeps = zip(model.coordinates, model.keeps_sign, strict=True)
-        self.never_crossed = tuple(name for name, sign in keeps if sign)
-
-    @property
-    def drawn(self) -> tuple[str, ...]:
-        """The names of what Gaussian starts draw; InputError where they make no sense."""
-        return self.starts[0]
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """Names of the axes as columns of starts have them: (y, x), then the third."""
-        return (self.y, self.x) if self.third is None else (self.y, self.x, self.third)
-
-    def hold(self, values: Mapping[str, float] | None) -> dict[str, float]:
-        """Values to be held, as numbers; those at 0 too, where that is what ``embed`` does.
-
-        Raises:
-            InputError: a name that is not in ``holds``, or a value that is not finite.
-        """
-        for name, value in (values or {}).items():
-            if name not in self.holds:
-                only = f"only {' and '.join(self.holds)} can be fixed"
-                raise InputError(
-                    f"the {self.model.name} model's plane ({self.x}, {self.y}) takes no fixed "
-                    f"{name}: {only if self.holds else 'it has no other coordinate'}"
-                )
-            if not math.isfinite(value):
-                raise InputError(f"the fixed value of {name} must be finite, not {value}")
-        usual = dict.fromkeys(self.holds, 0.0) if type(self).embed is Plane.embed else {}
-        return {name: float(value) for name, value in {**usual, **(values or {})}.items()}
-
-    def at(self, x: Tensor, y: Tensor, held: Mapping[str, float]) -> Tensor:
-        """θ, shape (..., k), of places (x, y), each (...), with the rest held or as usual."""
-        values = {name: torch.full_like(x, value) for name, value in held.items()}
-        return self.embed({self.x: x, self.y: y, **values})
-
-    def grid(self, x: Numbers, y: Numbers, held: Mapping[str, float]) -> Tensor:
-        """``at`` every point of a grid, shape (len(y), len(x), k)."""
-        rows, columns = torch.meshgrid(to_tensor(y), to_tensor(x), indexing="ij")
-        return self.at(columns, rows, held)
+        self.defaults = PlaneDefaults(
+            (model.coordinates,),
+            third=third,
+            space=dict.fromkeys(model.coordinates, (-3.0, 3.0)) if third else {},
+            never_crossed=tuple(name for name, sign in keeps if sign),
+        )
 
     def embed(self, values: Mapping[str, Tensor]) -> Tensor:
         """θ, shape (..., k), of starts given by the axes and by held values, each (...)."""
@@ -302,8 +282,8 @@ class Plane:
         return torch.stack([column.expand_as(some) for column in columns], dim=-1)
 
     def project(self, theta: Tensor) -> Tensor:
-        """The ``axes`` of points θ, shape (..., 2 or 3)."""
-        return theta[..., [self.model.coordinates.index(name) for name in self.axes]]
+        """(y, x), then the third axis, of points θ, shape (..., 2 or 3)."""
+        return theta[..., [self.model.coordinates.index(name) for name in axes_of(self)]]
 
     def mirrored(self, held: Mapping[str, float]) -> bool:
         """True if trajectories from −y mirror those from y."""
@@ -328,6 +308,51 @@ class Plane:
             quick: leave out what takes longer than a page that follows a slider can wait.
         """
         return []
+
+
+def axes_of(plane: Plane) -> tuple[str, ...]:
+    """Names of a plane's axes as columns of starts have them: (y, x), then the third."""
+    third = plane.defaults.third
+    return (plane.y, plane.x) if third is None else (plane.y, plane.x, third)
+
+
+def check_fixed(plane: Plane, values: Mapping[str, float] | None) -> dict[str, float]:
+    """Values to be fixed in a plane, as numbers; those at 0 too, where ``embed`` puts them there.
+
+    Raises:
+        InputError: a name that is not in ``holds``, or a value that is not finite.
+    """
+    for name, value in (values or {}).items():
+        if name not in plane.holds:
+            only = f"only {' and '.join(plane.holds)} can be fixed"
+            raise InputError(
+                f"the {plane.model.name} model's plane ({plane.x}, {plane.y}) takes no fixed "
+                f"{name}: {only if plane.holds else 'it has no other coordinate'}"
+            )
+        if not math.isfinite(value):
+            raise InputError(f"the fixed value of {name} must be finite, not {value}")
+    usual = dict.fromkeys(plane.holds, 0.0) if type(plane).embed is Plane.embed else {}
+    values = {**usual, **plane.defaults.fixed, **(values or {})}
+    return {name: float(value) for name, value in values.items()}
+
+
+def theta_at(plane: Plane, x: Tensor, y: Tensor, fixed: Mapping[str, float]) -> Tensor:
+    """θ, shape (..., k), of places (x, y), each (...), with the rest fixed or as usual."""
+    values = {name: torch.full_like(x, value) for name, value in fixed.items()}
+    return plane.embed({plane.x: x, plane.y: y, **values})
+
+
+def theta_on_grid(plane: Plane, x: Numbers, y: Numbers, fixed: Mapping[str, float]) -> Tensor:
+    """θ at every point of a grid, shape (len(y), len(x), k)."""
+    rows, columns = torch.meshgrid(to_tensor(y), to_tensor(x), indexing="ij")
+    return theta_at(plane, columns, rows, fixed)
+
+
+def cloud_names(plane: Plane) -> tuple[str, ...]:
+    """The names of what Gaussian starts draw; InputError where they make no sense."""
+    if plane.defaults.no_cloud:
+        raise InputError(plane.defaults.no_cloud)
+    return plane.defaults.starts[0]
 
 
 def differentiate(function: Callable[[Tensor], Tensor], theta: Tensor) -> Tensor:

@@ -125,7 +125,7 @@ def test_arguments_are_known_before_anything_large_is_imported():
 
 def test_orbits_of_a_portrait_start_inside_its_window():
     for spec in SPECS:
-        orbits = torch.tensor([*spec.build().plane.orbits])
+        orbits = torch.tensor([*spec.build().plane.defaults.orbits])
         assert ((orbits > 0) & (orbits < 1)).all(), spec.name
 
 

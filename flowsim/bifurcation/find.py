@@ -13,6 +13,7 @@ from flowsim.bifurcation.events import Event, events_of, switched
 from flowsim.bifurcation.system import System
 from flowsim.curves import CRITICAL
 from flowsim.errors import InputError
+from flowsim.interface import check_fixed, theta_at
 
 #: Rows of a search at all values together, and at each at least.
 _ROWS, _FEWEST = 8000, 16
@@ -111,12 +112,12 @@ def _known(system: System, value: float) -> Tensor:
     model = system.model(value)
     plane = model.plane
     places = []
-    for curve in plane.curves(plane.window, plane.hold({}), 41, quick=True):
+    for curve in plane.curves(plane.window, check_fixed(plane, {}), 41, quick=True):
         x, y = (torch.as_tensor(side).double() for side in (curve.x, curve.y))
         there = (x.isfinite() & y.isfinite()).nonzero()[:, 0]
         if curve.kind in CRITICAL and not curve.of and len(there):
             some = there[torch.linspace(0, len(there) - 1, min(_PLACES, len(there))).long()]
-            places.append(plane.at(x[some], y[some], plane.hold({})))
+            places.append(theta_at(plane, x[some], y[some], check_fixed(plane, {})))
     return torch.cat(places) if places else torch.zeros(0, len(system.coordinates)).double()
 
 

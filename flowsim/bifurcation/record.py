@@ -16,7 +16,7 @@ from flowsim.bifurcation.find import diagram
 from flowsim.bifurcation.system import STEP_NUMBERS, StepMap, System
 from flowsim.errors import InputError
 from flowsim.flow.orbits import find_limits
-from flowsim.interface import Model
+from flowsim.interface import Model, cloud_names
 from flowsim.labels import BASINS
 from flowsim.landscape.ends import End, Ends
 from flowsim.records.attributes import described, provenance
@@ -210,7 +210,7 @@ def _drawn(model: Model, seed: int) -> Tensor:
     """Normal starts, in the coordinates that the model's plane draws."""
     generator = torch.Generator().manual_seed(seed)
     own = len(model.coordinates) == 1
-    names = model.coordinates if own else model.plane.drawn
+    names = model.coordinates if own else cloud_names(model.plane)
     rows = torch.randn(_STARTS, len(names), dtype=torch.float64, generator=generator) * _SIGMA
     return rows if own else to_model(model, names, rows)
 

@@ -54,7 +54,7 @@ def add_boundary(
         times = record.attrs["refine_levels"]
         raise InputError(f"the record has its boundary already, refined {times} times")
     dims = [str(name) for name in record["label"].dims]
-    known = {name for names in model.plane.starts for name in names}
+    known = {name for names in model.plane.defaults.starts for name in names}
     if not set(dims) <= known & set(map(str, record.coords)):
         raise InputError(f"a boundary needs a scan over a grid, not over {', '.join(dims)}")
     axes = {name: record[name].to_numpy() for name in dims}

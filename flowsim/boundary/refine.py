@@ -391,7 +391,7 @@ class Window:
         if order == self.model.coordinates:
             never = {n for n, keeps in zip(order, self.model.keeps_sign, strict=True) if keeps}
         else:
-            never = set(self.model.plane.never_crossed)
+            never = set(self.model.plane.defaults.never_crossed)
         return {
             i: int(place)
             for i, (name, values) in enumerate(self.fine.items())

@@ -90,9 +90,10 @@ def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> st
     """Python that computes and draws what the page shows."""
     x_low, x_high, y_low, y_high = view.window
     words = [repr(view.spec.name), *(f"{n}={value!r}" for n, value in view.written.items())]
+    used = ["theta_at"] * bool(view.starts or view.cloud) + ["with_axes"] * bool(view.axes)
     lines = [
         "import flowsim",
-        *(["from flowsim.interface import with_axes"] if view.axes else ()),
+        *([f"from flowsim.interface import {', '.join(used)}"] if used else ()),
         "",
         f"model = flowsim.model({', '.join(words)})",
         *([f"model = with_axes(model, *{view.axes!r})"] if view.axes else ()),
@@ -111,7 +112,8 @@ def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> st
     if view.starts:
         lines += [
             f"y, x = torch.from_numpy(starts.block(0, {len(view.starts)})).T",
-            f"limits = flowsim.find_limits(model, model.plane.at(x, y, {view.fixed_values!r}))",
+            f"theta = theta_at(model.plane, x, y, {view.fixed_values!r})",
+            "limits = flowsim.find_limits(model, theta)",
             "print([flowsim.Label(int(code)).name for code in limits.label])",
         ]
     if (cloud := view.cloud) is not None:
@@ -120,7 +122,8 @@ def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> st
             "import numpy as np",
             f"unit = np.random.Generator(np.random.PCG64(0)).standard_normal(({count}, 2))",
             f"y, x = torch.from_numpy({cloud.sigma!r} * unit.T + [[{cloud.y!r}], [{cloud.x!r}]])",
-            f"cloud = flowsim.find_limits(model, model.plane.at(x, y, {view.fixed_values!r}))",
+            f"theta = theta_at(model.plane, x, y, {view.fixed_values!r})",
+            "cloud = flowsim.find_limits(model, theta)",
             "print((cloud.label == flowsim.Label.LOCAL_MINIMUM).double().mean())"
             if ends_of(view).named
             else "print(cloud.theta.unique(dim=0).shape, cloud.loss.unique())",

@@ -21,7 +21,7 @@ from flowsim.explorer.view import CELLS_AT_ONCE, Stop, Stopped, View
 from flowsim.flow.options import Limits
 from flowsim.flow.orbits import find_limits
 from flowsim.flow.solver import solver_of
-from flowsim.interface import Model, closed_basin
+from flowsim.interface import Model, closed_basin, theta_at, theta_on_grid
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 from flowsim.portraits.in_plane import HALVINGS, ahead_of, with_boundary, with_landscape
@@ -91,7 +91,7 @@ class KnownEnds:
             if not self.named and not ends.found:
                 plane = ends.model.plane
                 x, y = (cell_centres(*plane.window[name], _LOOK) for name in (plane.x, plane.y))
-                first = find_limits(ends.model, plane.grid(x, y, {}).flatten(0, 1))
+                first = find_limits(ends.model, theta_on_grid(plane, x, y, {}).flatten(0, 1))
                 ends.codes(first.label, first.theta, first.loss)
             codes: np.ndarray = ends.codes(limits.label, limits.theta, limits.loss).numpy()
             self.captions = {x.name: x.caption(ends.model.coordinates) for x in ends.found}
@@ -122,7 +122,7 @@ def cells_at_once(view: View) -> Cells:
     """Layers within a slider's move: exact labels, or none."""
     model = view.model
     y, x = centres(view, _CLOSED)
-    inside = closed_basin(model, model.plane.grid(x, y, view.fixed_values))
+    inside = closed_basin(model, theta_on_grid(model.plane, x, y, view.fixed_values))
     if inside is not None:
         outside = np.int8(Label.LOCAL_MINIMUM)
         label = np.where(inside.numpy(), np.int8(Label.GLOBAL_MINIMUM), outside)
@@ -130,7 +130,7 @@ def cells_at_once(view: View) -> Cells:
         return Cells(label, "closed form")
     if view.at_once:
         y, x = centres(view, CELLS_AT_ONCE)
-        theta = model.plane.grid(x, y, view.fixed_values).flatten(0, 1)
+        theta = theta_on_grid(model.plane, x, y, view.fixed_values).flatten(0, 1)
         label = ends_of(view).codes(find_limits(model, theta))
         return Cells(label.reshape(CELLS_AT_ONCE, CELLS_AT_ONCE), "flow")
     return Cells(np.full((2, 2), UNKNOWN, np.int8), "")
@@ -169,7 +169,7 @@ def followed(view: View, y: np.ndarray, x: np.ndarray, stop: Stop) -> np.ndarray
     place = np.round(np.abs(y) if mirrored else y, 12) + 1j * np.round(x, 12)
     _, first, back = np.unique(place, return_index=True, return_inverse=True)
     one_y, one_x = (torch.from_numpy(np.ascontiguousarray(v[first])) for v in (y, x))
-    rows, ends = model.plane.at(one_x, one_y, view.fixed_values), ends_of(view)
+    rows, ends = theta_at(model.plane, one_x, one_y, view.fixed_values), ends_of(view)
     parts: list[np.ndarray] = []
     together = solver_of(model).batched
     done, count = 0, _TOGETHER if together else _FIRST
@@ -216,7 +216,7 @@ def runs(on: np.ndarray) -> np.ndarray:
 def warm(view: View) -> None:
     """Follow one orbit, so that its engine is compiled before anybody waits for it."""
     y, x = torch.tensor([0.7]).double(), torch.tensor([-1.1]).double()
-    find_limits(view.model, view.model.plane.at(x, y, view.fixed_values))
+    find_limits(view.model, theta_at(view.model.plane, x, y, view.fixed_values))
 
 
 #: Halvings of an edge within a slider's move, between cells of the coarsest level and others.

@@ -14,7 +14,7 @@ from flowsim.explorer.view import DRAWS, FEWER_DRAWS, GaussianCloud, Start, Stop
 from flowsim.flow.options import Limits
 from flowsim.flow.orbits import drawn_orbits, find_limits
 from flowsim.flow.solver import solver_of
-from flowsim.interface import Model
+from flowsim.interface import Model, theta_at
 from flowsim.labels import Label
 from flowsim.scan.record import wilson_interval
 
@@ -74,7 +74,7 @@ def follow_start(view: View, start: Start, stop: Stop = lambda: False) -> Orbit:
     """The orbit of a start in the view's model."""
     model = view.model
     y, x = (torch.tensor([value], dtype=torch.float64) for value in start)
-    theta = model.plane.at(x, y, view.fixed_values)
+    theta = theta_at(model.plane, x, y, view.fixed_values)
     limits = find_limits(model, theta)
     label, ends = Label(int(limits.label[0])), ends_of(view)
     code = int(ends.codes(limits)[0])  # before the names, which it may add to
@@ -115,7 +115,7 @@ def _to_its_end(view: View, theta: Tensor, limits: Limits) -> tuple[Tensor, Tens
 def _beside(view: View, end: Tensor) -> dict[str, tuple[float, float]]:
     """Coordinates of an end off the plane, with the plane's own values."""
     model, at = view.model, view.model.plane.project(end[None])
-    plane = model.plane.at(at[:, 1], at[:, 0], view.fixed_values)[0]
+    plane = theta_at(model.plane, at[:, 1], at[:, 0], view.fixed_values)[0]
     rows = zip(model.coordinates, end.tolist(), plane.tolist(), strict=True)
     # a mirror image is no other point
     return {name: (there, here) for name, there, here in rows
@@ -215,7 +215,7 @@ def cloud_shares(view: View, stop: Stop = lambda: False) -> Iterator[CloudShare]
         return
     model, ends, label = view.model, ends_of(view), np.empty(0, np.int8)
     y, x = draws(view.cloud, DRAWS if view.at_once else FEWER_DRAWS)
-    rows = model.plane.at(torch.from_numpy(x), torch.from_numpy(y), view.fixed_values)
+    rows = theta_at(model.plane, torch.from_numpy(x), torch.from_numpy(y), view.fixed_values)
     quick = view.at_once or solver_of(model).batched
     for part in rows.split(len(rows) if quick else _AT_ONCE):
         if stop():

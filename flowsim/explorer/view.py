@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from flowsim.errors import InputError
 from flowsim.flow.solver import solver_of
-from flowsim.interface import Model, with_axes
+from flowsim.interface import Model, check_fixed, with_axes
 from flowsim.models.arguments import LENGTH
 from flowsim.spec import ModelSpec, built_in, has_parameter
 
@@ -100,7 +100,7 @@ class View:
                     f"the explorer holds {', '.join(HELD)} beside its planes, and the "
                     f"{self.spec.name} model, as chosen, has {other}"
                 )
-        plane.hold(self.fixed_values)
+        check_fixed(plane, self.fixed_values)
         y, x, (x_low, x_high, y_low, y_high) = plane.y, plane.x, self.window
         numbers = [*self.fixed, *(("the window", side) for side in self.window)]
         for start in self.starts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from inspect import signature
 from itertools import pairwise, product
@@ -17,7 +18,7 @@ from flowsim.chain import BinaryChain
 from flowsim.chains.seen import SeenChain
 from flowsim.curves import Curve
 from flowsim.errors import InputError
-from flowsim.interface import Integral, Levels, Plane, RecordedModel, difference_above
+from flowsim.interface import Integral, Levels, Plane, RecordedModel, difference_above, theta_at
 from flowsim.labels import CriticalPoint
 from flowsim.markov import GapChain
 from flowsim.models.canonical.basins import minima_curve
@@ -226,18 +227,20 @@ class ChainPlane(Plane):
 
     model: OnChain
     x, y = "w", "e"
-    third: str | None = None
     #: The model that has the separatrix, where it is another one; w of the canonical model over
     #: this one's; whether the critical points on e = 0 take long to find.
     separatrix_of = ""
     per_w = 1.0
     slow_line = False
 
-    @property
-    def drawn(self) -> tuple[str, ...]:
-        if {"b", "u"} & {*self.starts[0]} or not self.model.tied:
-            raise InputError("Gaussian starts (e, w) or (e, w, a) need a tied model, bias optimal")
-        return super().drawn
+    def __init__(self, model: OnChain, starts: tuple[tuple[str, ...], ...] = ()) -> None:
+        super().__init__(model)
+        starts = starts or self.defaults.starts
+        refused = {"b", "u"} & {*starts[0]} or not model.tied
+        why = "Gaussian starts (e, w) or (e, w, a) need a tied model, bias optimal"
+        self.defaults = replace(
+            self.defaults, starts=starts, no_cloud=why if refused else "", third=None, space={}
+        )
 
     def embed(self, values: Mapping[str, Tensor]) -> Tensor:
         theta = super().embed({"u": values["e"], **values})
@@ -328,19 +331,28 @@ class ChainPlane(Plane):
 
     def curvature(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
         """∂²L/∂e² on e = 0 above each x."""
-        theta = self.at(x, torch.zeros_like(x), held)
+        theta = theta_at(self, x, torch.zeros_like(x), held)
         theta[..., 0] = 1e-6
         return self.model.gradient(theta)[..., 0] / 1e-6
+
+
+#: Starts (e, w, a) of orbits in space, and those around the origin.
+_FAR = tuple(product((-1.6, 0.5, 1.6), (-1.9, -1.1, -0.35, 0.35, 1.5), (-0.7, 0.1, 0.8)))
+_NEAR = tuple(product((-0.12, 0.12), (-0.28, -0.1, 0.1, 0.28), (-0.28, 0.0, 0.28)))
 
 
 class AttentionPlane(ChainPlane):
     """(w, e) with a held; in space (e, w, a), unless the bias is a coordinate too."""
 
-    far = tuple(product((-1.6, 0.5, 1.6), (-1.9, -1.1, -0.35, 0.35, 1.5), (-0.7, 0.1, 0.8)))
-    near = tuple(product((-0.12, 0.12), (-0.28, -0.1, 0.1, 0.28), (-0.28, 0.0, 0.28)))
-
-    def __init__(self, model: OnChain) -> None:
-        super().__init__(model)
-        if not model.dynamic_bias:
-            self.third = "a"
-            self.space = {"w": (-2.5, 2.5), "e": (-2.0, 2.0), "a": (-1.0, 1.0)}
+    def __init__(
+        self, model: OnChain, starts: tuple[tuple[str, ...], ...] = (), in_space: bool = True
+    ) -> None:
+        super().__init__(model, starts)
+        if in_space and not model.dynamic_bias:
+            self.defaults = replace(
+                self.defaults,
+                third="a",
+                space={"w": (-2.5, 2.5), "e": (-2.0, 2.0), "a": (-1.0, 1.0)},
+                far=_FAR,
+                near=_NEAR,
+            )

@@ -24,10 +24,13 @@ from flowsim.flow.solver import solver_of
 from flowsim.interface import (
     Model,
     Plane,
+    check_fixed,
     checks_model,
     closed_basin,
     conserved_names,
     conserved_values,
+    theta_at,
+    theta_on_grid,
     with_axes,
 )
 from flowsim.labels import Label, Status
@@ -131,7 +134,7 @@ def portrait(
     given = given_ranges(window, w=w_range, e=e_range)
     model = with_axes(model, *given)
     plane = model.plane
-    fixed_values = plane.hold(fixed)
+    fixed_values = check_fixed(plane, fixed)
     bounds = {name: given.get(name, plane.window[name]) for name in (plane.x, plane.y)}
     places = None if starts is None else _starts_of_orbits(starts, plane, options)
     resolution = solver_of(model).defaults.resolution if resolution is None else resolution
@@ -139,7 +142,7 @@ def portrait(
         raise InputError(f"resolution must be a whole number of at least 1, not {resolution!r}")
     y = cell_centres(*bounds[plane.y], resolution)
     x = cell_centres(*bounds[plane.x], resolution)
-    theta = plane.grid(x, y, fixed_values)
+    theta = theta_on_grid(plane, x, y, fixed_values)
     ends = Ends(model)
     points = follow(model, theta.reshape(-1, theta.shape[-1]), options)
     flow = None
@@ -295,7 +298,7 @@ def _labels_at(
     """A function that gives the ends of starts at (y, x), each of shape (n,), by the flow."""
 
     def label(y: np.ndarray, x: np.ndarray) -> np.ndarray:
-        theta = plane.at(torch.from_numpy(x), torch.from_numpy(y), fixed_values)
+        theta = theta_at(plane, torch.from_numpy(x), torch.from_numpy(y), fixed_values)
         return _codes(theta, replace(options, progress=None), ends)
 
     return label
@@ -325,7 +328,9 @@ def with_landscape(
         curves += _critical_points(plane, window, fixed_values, starts)
     record = in_plane(record, plane, curves)
     bounds = {name: cell_centres(*window[name], arrows) for name in (plane.y, plane.x)}
-    unit = _directions(plane, plane.grid(bounds[plane.x], bounds[plane.y], fixed_values)).numpy()
+    unit = _directions(
+        plane, theta_on_grid(plane, bounds[plane.x], bounds[plane.y], fixed_values)
+    ).numpy()
     dims = (f"arrow_{plane.y}", f"arrow_{plane.x}")
     record = record.assign_coords({f"arrow_{name}": values for name, values in bounds.items()})
     record[f"direction_{plane.y}"] = (dims, unit[..., 0])
@@ -476,10 +481,10 @@ def _corners(centres: np.ndarray) -> np.ndarray:
 def _compare(plane: Plane, record: xr.Dataset, fixed_values: Mapping[str, float]) -> dict[str, int]:
     """Number of labels that agree with the closed form, away from cells that a boundary cuts."""
     y, x = (record[name].to_numpy() for name in (plane.y, plane.x))
-    basin = closed_basin(plane.model, plane.grid(x, y, fixed_values))
+    basin = closed_basin(plane.model, theta_on_grid(plane, x, y, fixed_values))
     if basin is None or min(len(x), len(y)) < 2:
         return {"oracle_cells": 0, "oracle_agree": 0, "oracle_wrong": 0, "oracle_cut": 0}
-    around = closed_basin(plane.model, plane.grid(_corners(x), _corners(y), fixed_values))
+    around = closed_basin(plane.model, theta_on_grid(plane, _corners(x), _corners(y), fixed_values))
     assert around is not None
     inside, expected = around.numpy().astype(int), basin.numpy()
     corner_sum = sum(inside[i : len(y) + i, j : len(x) + j] for i in (0, 1) for j in (0, 1))
@@ -511,8 +516,8 @@ def _add_orbits(
     """
     if places is None:
         low, high = torch.tensor([window[plane.x], window[plane.y]], dtype=torch.float64).T
-        places = low + torch.tensor(plane.orbits, dtype=torch.float64) * (high - low)
-    model, start = plane.model, plane.at(places[:, 0], places[:, 1], fixed_values)
+        places = low + torch.tensor(plane.defaults.orbits, dtype=torch.float64) * (high - low)
+    model, start = plane.model, theta_at(plane, places[:, 0], places[:, 1], fixed_values)
     path, _ = orbit_paths(model, start, options, options.counted("orbits", len(start)))
     for i, name in enumerate((plane.y, plane.x)):
         record[f"orbit_{name}"] = (("time", "orbit"), plane.project(path)[..., i].numpy())
@@ -541,15 +546,16 @@ def _differences(plane: Plane, record: xr.Dataset) -> dict[str, object]:
 
     Unresolved cells and those on y = 0 count as cells where nothing differs.
     """
-    if plane.baseline is None:
+    baseline = plane.defaults.baseline
+    if baseline is None:
         return {}
     x, y = (record[name].to_numpy() for name in (plane.x, plane.y))
-    expected = closed_basin(plane.baseline, plane.baseline.plane.grid(x, y, {}))
+    expected = closed_basin(baseline, theta_on_grid(baseline.plane, x, y, {}))
     assert expected is not None
     label = record["label"].transpose(plane.y, plane.x).to_numpy()
     differs = (label == Label.GLOBAL_MINIMUM) != expected.numpy()
     differs &= (y[:, None] != 0) & (label != Label.UNRESOLVED)
-    of = {"of": plane.baseline.title.partition("\n")[0]}
+    of = {"of": baseline.title.partition("\n")[0]}
     record["differs"] = ((plane.y, plane.x), differs.astype(np.int8), of)
     return {"cells_differ": int(differs.sum()), "share_differs": float(differs.mean())}
 

@@ -11,7 +11,7 @@ import xarray as xr
 from flowsim.curves import Curve, with_curves
 from flowsim.errors import InputError
 from flowsim.flow.options import SolverOptions, Stage
-from flowsim.interface import Model, Plane, checks_model
+from flowsim.interface import Model, Plane, axes_of, checks_model
 from flowsim.landscape.ends import Ends
 from flowsim.portraits.in_plane import given_ranges, orbit_paths
 from flowsim.records.attributes import described, provenance
@@ -70,25 +70,25 @@ def phase_space(
         SolverOptions(rtol or 1e-8, atol, max_steps, progress=progress, stage=stage),
         model.plane,
     )
-    if plane.third is None:
+    if plane.defaults.third is None:
         raise InputError(
             f"the {model.name} model, as chosen, has no view in space, which needs uniform, linear "
             "or rank-one attention, or three coordinates"
         )
-    names = (plane.x, plane.y, plane.third)
+    names = (plane.x, plane.y, plane.defaults.third)
     given = given_ranges(window, w=w_range, e=e_range, a=a_range)
     if others := given.keys() - {*names}:
         raise InputError(f"the view has the axes {', '.join(names)}, not {', '.join(others)}")
-    window = {name: given.get(name, plane.space[name]) for name in names}
-    start = torch.tensor([*_starts(plane, window), *plane.near], dtype=torch.float64)
-    theta = plane.embed(dict(zip(plane.axes, start.unbind(-1), strict=True)))
+    window = {name: given.get(name, plane.defaults.space[name]) for name in names}
+    start = torch.tensor([*_starts(plane, window), *plane.defaults.near], dtype=torch.float64)
+    theta = plane.embed(dict(zip(axes_of(plane), start.unbind(-1), strict=True)))
     path, limits = orbit_paths(model, theta, options, progress)
     ends = Ends(model)
     label = ends.codes(limits.label, limits.theta, limits.loss)
-    record, shown, far = xr.Dataset(), plane.project(path).numpy(), len(plane.far)
-    families = {"orbit": slice(far), **({"near": slice(far, None)} if plane.near else {})}
+    record, shown, far = xr.Dataset(), plane.project(path).numpy(), len(plane.defaults.far)
+    families = {"orbit": slice(far), **({"near": slice(far, None)} if plane.defaults.near else {})}
     for family, rows in families.items():
-        for i, name in enumerate(plane.axes):
+        for i, name in enumerate(axes_of(plane)):
             record[f"{family}_{name}"] = (("time", family), shown[:, rows, i])
         record[f"{family}_label"] = (
             family,
@@ -112,8 +112,8 @@ def phase_space(
 def _starts(plane: Plane, window: dict[str, Window]) -> list[tuple[float, ...]]:
     """The plane's starts from afar, moved from the usual window to another one."""
     moved = []
-    for start in plane.far:
-        sides = [(*plane.space[name], *window[name]) for name in plane.axes]
+    for start in plane.defaults.far:
+        sides = [(*plane.defaults.space[name], *window[name]) for name in axes_of(plane)]
         moved.append(tuple(
             to + (x - low) / (high - low) * (end - to)
             for x, (low, high, to, end) in zip(start, sides, strict=True)
@@ -127,7 +127,7 @@ def _with_landscape(
     """The record with the curves of planes at several values of the third axis, 0 among them."""
     if type(plane).curves is Plane.curves:
         return record
-    third = plane.third or ""
+    third = plane.defaults.third or ""
     low, high = window[third]
     values = np.unique([*np.linspace(low, high, PLANE_POINTS), *([0.0] if low < 0 < high else [])])
     done = options.counted("planes of curves", len(values))

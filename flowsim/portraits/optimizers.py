@@ -11,7 +11,7 @@ import xarray as xr
 
 from flowsim.flow.options import SolverOptions, Stage
 from flowsim.flow.orbits import find_limits, limits_by
-from flowsim.interface import Model, checks_model, with_axes
+from flowsim.interface import Model, check_fixed, checks_model, theta_on_grid, with_axes
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 from flowsim.records.attributes import described, held_attributes, provenance
@@ -76,10 +76,10 @@ def compare_optimizers(
     """
     model = with_axes(model, *(window or ()))
     plane = model.plane
-    held = plane.hold(fixed)
+    held = check_fixed(plane, fixed)
     sides = {name: (window or plane.window)[name] for name in (plane.x, plane.y)}
     y, x = (cell_centres(*sides[name], resolution) for name in (plane.y, plane.x))
-    theta = plane.grid(x, y, held).reshape(-1, len(model.coordinates))
+    theta = theta_on_grid(plane, x, y, held).reshape(-1, len(model.coordinates))
     choices = {
         name: OptimizerChoice.named(
             optimizer, steps=steps, learning_rate=learning_rate or rate, loss="population", **more

@@ -137,7 +137,7 @@ def starting_coordinates(model: Model, names: Sequence[str]) -> tuple[str, ...]:
     Raises:
         InputError: they are none of the sets that the model's plane takes.
     """
-    allowed = model.plane.starts
+    allowed = model.plane.defaults.starts
     for order in allowed:
         if sorted(names) == sorted(order):
             return order

@@ -12,7 +12,7 @@ from torch import Tensor
 from flowsim.errors import InputError
 from flowsim.flow.options import Limits, SolverOptions
 from flowsim.flow.orbits import find_limits
-from flowsim.interface import Integral, Model, checks_model, closed_basin
+from flowsim.interface import Integral, Model, checks_model, closed_basin, cloud_names
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 from flowsim.records.attributes import provenance
@@ -90,7 +90,7 @@ def gaussian(
     >>> record.integral.values.round(3), record.wrong.values
     (array([0.044, 0.381]), array([0, 0]))
     """
-    names, sigmas = model.plane.drawn, _checked(sigmas, samples, model.levels() is not None)
+    names, sigmas = cloud_names(model.plane), _checked(sigmas, samples, model.levels() is not None)
     options = SolverOptions(rtol, atol, max_steps, progress=progress if optimizer is None else None)
     optimizer = optimizer if optimizer is None else optimizer.on(model)
     generator = torch.Generator().manual_seed(seed)

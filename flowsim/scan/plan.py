@@ -142,7 +142,7 @@ class Scan:
         object.__setattr__(self, "several", self._several())
         model = self.model_of(0)
         if not hasattr(self.starts, "block"):
-            names = ", ".join(map(repr, model.plane.starts[0]))
+            names = ", ".join(map(repr, model.plane.defaults.starts[0]))
             raise InputError(
                 f"starts must be a Grid, a Cloud or Points, or a dict of axes, not "
                 f"{type(self.starts).__name__}: Points([{names}], rows) takes rows of an array"

@@ -33,6 +33,7 @@ from flowsim.explorer.page.words import describe_run, describe_trajectory, other
 from flowsim.explorer.starts import CloudShare, cloud_shares, follow_start
 from flowsim.explorer.training import FullSettings, Run, check_training, is_untied, training
 from flowsim.explorer.view import GaussianCloud, Start, View, Window
+from flowsim.interface import theta_at
 from flowsim.labels import BASINS
 from flowsim.spec import ModelSpec, model_of
 
@@ -87,15 +88,16 @@ def test_starts_at_minus_e_end_alike(name, options):
     w *= np.where(np.arange(12) % 2, 1, -1)
     plane = view.model.plane
     starts = [
-        plane.at(*map(torch.from_numpy, (w, sign * e)), view.fixed_values) for sign in (1, -1)
+        theta_at(plane, *map(torch.from_numpy, (w, sign * e)), view.fixed_values)
+        for sign in (1, -1)
     ]
     both = [find_limits(view.model, theta).label for theta in starts]
     assert both[0].tolist() == both[1].tolist()
     held = replace(View().with_model("untied"), fixed=(("u", 0.8),))
     found = followed(held, np.append(e, -e), np.append(w, w), lambda: False)
-    assert found.tolist() == find_limits(held.model, held.model.plane.at(
-        torch.from_numpy(np.append(w, w)), torch.from_numpy(np.append(e, -e)),
-        held.fixed_values)).label.tolist()  # fmt: skip
+    across, up = (torch.from_numpy(np.append(*pair)) for pair in ((w, w), (e, -e)))
+    theta = theta_at(held.model.plane, across, up, held.fixed_values)
+    assert found.tolist() == find_limits(held.model, theta).label.tolist()
 
 
 def test_runs_cover_exactly_the_cells_that_are_on():
@@ -197,7 +199,7 @@ def test_the_mean_gap_of_attention_models_is_that_of_the_canonical_model_at_a_0(
     canonical = View().model
     expected = canonical.logit_gap(torch.stack([e, w], -1)).numpy()
     for view in (View().with_model("uniform"), View().with_model("rank-one", attention=True)):
-        found = view.model.logit_gap(view.model.plane.at(w, e, {})).numpy()
+        found = view.model.logit_gap(theta_at(view.model.plane, w, e, {})).numpy()
         assert found == pytest.approx(expected, abs=1e-12)
 
 

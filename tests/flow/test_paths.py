@@ -15,6 +15,7 @@ from flowsim import (
     trajectories,
 )
 from flowsim.flow import settling_times
+from flowsim.interface import theta_at
 from flowsim.models import (
     CanonicalModel,
     LinearAttentionModel,
@@ -216,7 +217,7 @@ def test_each_start_may_have_times_of_its_own(name, options):
     """The same as one start after the other."""
     of = flowsim.model(name, 0.5, 0.8, **options)
     e, w = torch.tensor([[1.0, 1.0, 0.3], [-1.2, 1.2, 0.4]], dtype=torch.float64)
-    starts = of.plane.at(w, e, {})
+    starts = theta_at(of.plane, w, e, {})
     times = torch.tensor([[0.0, 1.0, 2.0], [0.5, 3.0, 2.1], [7.0, 9.0, 40.0]], dtype=torch.float64)
     path = trajectories(of, starts, times)
     for i, start in enumerate(starts):

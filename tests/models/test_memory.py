@@ -11,6 +11,7 @@ from command import run
 import flowsim
 from flowsim.chains.hidden import process
 from flowsim.errors import InputError
+from flowsim.interface import check_fixed, theta_on_grid
 from flowsim.models.memory.model import MemoryModel
 from flowsim.models.memory.recursion import loss_at_length
 from flowsim.spec import model
@@ -195,7 +196,7 @@ def test_a_recursion_over_the_memory_is_the_sum_over_words():
 def test_in_its_plane_every_end_is_decided(decay):
     """N = 2, p + q > 1: memory of the wrong sign goes to the bigram, the rest to Bayes's side."""
     found = MemoryModel(0.9, 0.2, decay=decay)
-    theta = found.plane.grid([-1.0, 1.0], [-0.6, 0.7], found.plane.hold({}))
+    theta = theta_on_grid(found.plane, [-1.0, 1.0], [-0.6, 0.7], check_fixed(found.plane, {}))
     assert theta[0, 0].tolist() == [0.6, -1.2, -0.6, -1.0]
     ends = flowsim.find_limits(found, theta.reshape(-1, 4))
     assert (ends.label == flowsim.Label.LOCAL_MINIMUM).all() and ends.theta.isfinite().all()

@@ -20,6 +20,7 @@ from flowsim import (
 )
 from flowsim.curves import curves_of
 from flowsim.flow.orbits import drawn_orbits
+from flowsim.interface import theta_at
 from flowsim.models import energy, reaches_global_minimum
 from flowsim.reference import integrate
 
@@ -159,7 +160,7 @@ def test_orbits_conserve_the_energy():
     "of", [model("canonical", 0.5, 0.8), model("canonical", 0.5, 0.8, bias="dynamic")], ids=str
 )
 def test_drawn_orbits_are_those_of_torchdiffeq_each_at_times_of_its_own(of):
-    starts = of.plane.at(torch.tensor([-0.4, -1.2, 1.0]), torch.tensor([0.3, 1.0, 0.5]), {})
+    starts = theta_at(of.plane, torch.tensor([-0.4, -1.2, 1.0]), torch.tensor([0.3, 1.0, 0.5]), {})
     times, path = drawn_orbits(of, starts, find_limits(of, starts))
     assert len(times[-1].unique()) == 3
     for i, start in enumerate(starts):

@@ -188,7 +188,7 @@ def test_the_explorer_shows_a_slice(mine):
 
 def test_the_plane_of_a_model_that_was_shown_otherwise_stays_as_it_was(model):
     shown = with_axes(model, "z", "x")
-    assert (shown.plane.x, shown.plane.y, shown.plane.third) == ("z", "x", "y")
-    assert (model.plane.x, model.plane.y, model.plane.third) == ("x", "y", "z")
+    assert (shown.plane.x, shown.plane.y, shown.plane.defaults.third) == ("z", "x", "y")
+    assert (model.plane.x, model.plane.y, model.plane.defaults.third) == ("x", "y", "z")
     theta = torch.tensor([[1.0, 2.0, 3.0]])
     assert shown.plane.project(theta).tolist() == [[1.0, 3.0, 2.0]]

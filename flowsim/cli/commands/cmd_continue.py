@@ -60,7 +60,9 @@ def continue_(given: Continue) -> None:
     figure, stored = given.files_of("continuation", name)
     model, starts = spec.build(), None
     if given.points is not None:
-        read = Points.read(given.points, starting_coordinates(model, model.plane.drawn))
+        from flowsim.interface import cloud_names
+
+        read = Points.read(given.points, starting_coordinates(model, cloud_names(model.plane)))
         starts = to_model(model, read.names, read.block(0, read.shape[0]))
     with progress(len(values), "values", given.quiet) as meter:
         record = continuation(

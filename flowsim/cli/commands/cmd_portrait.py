@@ -222,7 +222,7 @@ def _optimizers(given: Portrait, model: Model) -> xr.Dataset:
 def _space(given: Portrait, model: Model) -> xr.Dataset:
     from flowsim.portraits.in_space import phase_space_record
 
-    plane = model.plane
+    plane = model.plane.defaults
     with progress(len(plane.far) + len(plane.near), "orbits", given.quiet) as meter:
         atol = 1e-10 if given.rtol is None else given.atol
         return phase_space_record(

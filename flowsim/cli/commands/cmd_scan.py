@@ -214,7 +214,7 @@ def _starts_of(given: StartOptions, model: Model, fixed: dict[str, float]) -> St
 
     sigma, windows = None if given.sigma is None else given.sigma.sigma, given.windows()
     mentioned = [*windows, *fixed, *(sigma if isinstance(sigma, dict) else ())]
-    names = next((n for n in model.plane.starts if set(mentioned) <= set(n)), None)
+    names = next((n for n in model.plane.defaults.starts if set(mentioned) <= set(n)), None)
     if names is None:
         own = model.coordinates
         name = next(name for name in mentioned if name not in own)
@@ -233,7 +233,7 @@ def _starts_of(given: StartOptions, model: Model, fixed: dict[str, float]) -> St
     for name in windows:
         if name not in free:
             raise InputError(f"{name} has a range and is also fixed")
-    axes, usual = {}, {**model.plane.space, **model.plane.window}
+    axes, usual = {}, {**model.plane.defaults.space, **model.plane.window}
     for name, count in zip(free, cells, strict=True):
         low, high = windows.get(name, usual.get(name, (-3.0, 3.0)))
         axes[name] = cell_centres(low, high, count)

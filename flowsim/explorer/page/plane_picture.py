@@ -13,6 +13,7 @@ from flowsim.explorer import layers
 from flowsim.explorer.page.page_parts import Page
 from flowsim.explorer.page.words import describe_cursor, describe_window, legend
 from flowsim.explorer.view import View
+from flowsim.interface import theta_at
 
 #: Milliseconds after which a slider rests, and after which labels that do not come are greyed out.
 REST, _GREY = 180, 120
@@ -86,7 +87,7 @@ class Picture:
         view, text = self.visit.view, ""
         if at is not None:
             y, x = (torch.tensor([value]).double() for value in at)
-            theta = view.model.plane.at(x, y, view.fixed_values)
+            theta = theta_at(view.model.plane, x, y, view.fixed_values)
             text = describe_cursor(view, self.cells, *at, float(view.model.loss(theta)[0]))
         self.visit.controls.under.text = text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from contourpy import contour_generator
 
 from flowsim.curves import Curve
-from flowsim.interface import Model, Plane
+from flowsim.interface import Model, Plane, theta_on_grid
 from flowsim.models.induction.ends import induction_landscape, valley
 
 #: Values of α along valleys, and of both along a side of the grid whose levels are drawn.
@@ -21,14 +22,13 @@ class InductionPlane(Plane):
     """(α, β); the line β = 0 is a plateau, the in-context unigram."""
 
     model: Any
-    orbits = (
-        *((x, y) for y in (0.04, 0.96) for x in (0.1, 0.3, 0.5, 0.7, 0.9)),
-        *((0.03, 0.45), (0.35, 0.45), (0.45, 0.38)),
-    )
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self.window = {"alpha": (-6.0, 6.0), "beta": (-4.0, 6.0)}
+        sides = ((x, y) for y in (0.04, 0.96) for x in (0.1, 0.3, 0.5, 0.7, 0.9))
+        orbits = (*sides, (0.03, 0.45), (0.35, 0.45), (0.45, 0.38))
+        self.defaults = replace(self.defaults, orbits=orbits)
 
     def curves(
         self,
@@ -50,7 +50,7 @@ class InductionPlane(Plane):
         if quick:
             return [plateau, *saddles]
         beta = torch.linspace(*window["beta"], _POINTS, dtype=torch.float64)
-        loss = model.loss(self.grid(alpha, beta, {})).numpy()
+        loss = model.loss(theta_on_grid(self, alpha, beta, {})).numpy()
         contours = contour_generator(alpha.numpy(), beta.numpy(), loss)
         levels = np.unique(np.quantile(loss, np.linspace(0.02, 0.9, 14)))
         lines = [line for level in levels for line in contours.lines(level)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 
 from flowsim.interface import Model, Plane
 
@@ -18,8 +18,6 @@ class MemoryPlane(Plane):
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self.window = {"alpha": (-2.0, 2.0), "v": (-1.5, 1.5)}
-
-    def hold(self, values: Mapping[str, float] | None) -> dict[str, float]:
-        eigenvalue: float = self.model.eigenvalue  # type: ignore[attr-defined]
-        usual = {"e": EMBEDDING, "w": ABOVE if eigenvalue < 0 else BELOW}
-        return super().hold({**usual, **(values or {})})
+        eigenvalue: float = model.eigenvalue  # type: ignore[attr-defined]
+        fixed = {"e": EMBEDDING, "w": ABOVE if eigenvalue < 0 else BELOW}
+        self.defaults = replace(self.defaults, fixed=fixed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -25,23 +26,24 @@ class RankOnePlane(AttentionPlane):
     """
 
     model: Any
-    orbits = tuple((x, y) for y, x in product(_PLACES, _PLACES))
     separatrix_of = CanonicalModel.heading
 
     def __init__(self, model: Any) -> None:
-        super().__init__(model)
-        self.holds = ("a", "b") if model.attention else ("b",)
-        if not (model.attention and model.tied):
-            self.third, self.space = None, {}
         canonical = ("e", "w", "a") if model.attention else ("e", "w")
-        self.starts = (canonical, (*canonical, "b"), model.coordinates)
-        self.never_crossed = ("e", "w")
-        if model.tied and not model.attention:  # then it is a model of the same transformer
-            self.baseline = CanonicalModel(model.chain)
+        starts = (canonical, (*canonical, "b"), model.coordinates)
+        super().__init__(model, starts, model.attention and model.tied)
+        self.holds = ("a", "b") if model.attention else ("b",)
+        same = model.tied and not model.attention  # then it is a model of the same transformer
+        self.defaults = replace(
+            self.defaults,
+            orbits=tuple((x, y) for y, x in product(_PLACES, _PLACES)),
+            never_crossed=("e", "w"),
+            baseline=CanonicalModel(model.chain) if same else None,
+        )
 
     def embed(self, values: Mapping[str, Tensor]) -> Tensor:
         zero = torch.zeros_like(values["e"])
-        names = [*self.starts[0], *(["b"] if "b" in values else [])]
+        names = [*self.defaults.starts[0], *(["b"] if "b" in values else [])]
         columns = [values.get(name, zero).expand_as(zero) for name in names]
         return self.model.from_canonical(torch.stack(columns, dim=-1))
 
