@@ -38,7 +38,7 @@ FLOWSIM = {
     "spec landscape",
     "chains": "errors kernels markov chain",
     "models": "errors labels curves arrays compiled elementary inheritance interface memory markov "
-    "chain chains sources spec flow",
+    "chain chains sources spec flow training",
     "training": "errors running labels arrays compiled elementary inheritance interface markov "
     "chain sources records models landscape",
     "reduction": "errors running labels arrays interface markov chain landscape flow",

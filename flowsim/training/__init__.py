@@ -6,7 +6,7 @@ __getattr__, __dir__, __all__ = front(
     __name__,
     {
         "Recipe": "training.recipe",
-        "ReducedTraining": "training.reduced",
+        "ReducedTraining": "models.rank_one.training.reduced",
         "Trained": "training.trained",
     },
 )

@@ -21,11 +21,11 @@ from flowsim.interface import Model
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
 from flowsim.models.rank_one.model import RankOneModel
+from flowsim.models.rank_one.training.reduced import ReducedTraining
 from flowsim.running import expect, quickly
 from flowsim.sources import first_line_of
 from flowsim.training.optimizer_choice import OptimizerChoice, chosen, has_own_steps, starts_of
 from flowsim.training.recipe import CLIP_GUARD, Recipe
-from flowsim.training.reduced import ReducedTraining
 from flowsim.training.trained import Trained
 
 #: Rows are looked at after so many steps, the places of which are held; the longest period that is

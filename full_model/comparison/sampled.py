@@ -23,11 +23,11 @@ from flowsim.inheritance import keeps_formulas_of
 from flowsim.interface import Model
 from flowsim.labels import BASINS, Label, Status
 from flowsim.models.rank_one.model import RankOneModel
+from flowsim.models.rank_one.training.reduced import ReducedTraining
 from flowsim.records.netcdf import flags
 from flowsim.running import threads
 from flowsim.training.optimizer_choice import USUAL_NUDGE, OptimizerChoice
 from flowsim.training.recipe import Recipe
-from flowsim.training.reduced import ReducedTraining
 from full_model.comparison.choices import Comparison, Progress
 from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap
 from full_model.comparison.side_by_side import lifted_weights

@@ -20,11 +20,12 @@ from flowsim.inheritance import keeps_formulas_of
 from flowsim.interface import Model
 from flowsim.labels import Status
 from flowsim.models.rank_one.model import WIDTH_RATIO, RankOneModel
-from flowsim.training import rank_one_steps as loops
+from flowsim.models.rank_one.training import steps as loops
+from flowsim.models.rank_one.training.judged import LAST, judged
+from flowsim.models.rank_one.training.sequences import Atoms, population_atoms, sampled_atoms
 from flowsim.training.optimizer_choice import OptimizerChoice, chosen, starts_of
 from flowsim.training.recipe import CLIP_GUARD
-from flowsim.training.sequences import Atoms, population_atoms, sampled_atoms
-from flowsim.training.trained import LAST, Trained, judged
+from flowsim.training.trained import Trained
 
 #: Times at which the exact loss is looked at, beside the last steps.
 _LOOKS = 100
@@ -75,7 +76,7 @@ class ReducedTraining:
         self._exact = population_atoms(model.chain, self.positions, model.attention)
         recipe = optimizer.recipe
         adam, momentum = recipe.trainer == "adamw", optimizer.has_momentum and recipe.momentum
-        # in the order of rank_one_steps
+        # in the order of ``steps``
         self._kinds = np.array([self.positions, model.attention, model.tied, adam], dtype=np.int64)
         reals = recipe.beta1, recipe.beta2, recipe.epsilon, momentum, recipe.clip or 0, CLIP_GUARD
         self._reals = np.array(reals, dtype=float)
