@@ -1,8 +1,8 @@
 """The interface of a model: all that the rest of flowsim may ask of it.
 
 A model must say its coordinates and its loss. Everything else has a default, and whatever a model
-says beyond the loss makes its results faster, sharper or better labelled. Only ``flowsim.models``,
-``flowsim.training`` and ``full_model`` ask *which* model they have.
+says beyond the loss makes its results faster, sharper or better labelled. Only ``flowsim.models``
+and ``full_model`` ask *which* model they have.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from flowsim.records.attributes import described
 from flowsim.records.netcdf import flags
 from flowsim.training.descent import descend
 from flowsim.training.optimizer_choice import OptimizerChoice
-from flowsim.training.trained import recorded
+from flowsim.training.rule import recorded
 
 
 def follow(

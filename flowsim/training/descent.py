@@ -16,16 +16,14 @@ from torch import Tensor
 
 from flowsim.arrays import Numbers
 from flowsim.errors import InputError
-from flowsim.inheritance import keeps_formulas_of
 from flowsim.interface import Model
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
-from flowsim.models.rank_one.model import RankOneModel
-from flowsim.models.rank_one.training.reduced import ReducedTraining
 from flowsim.running import expect, quickly
 from flowsim.sources import first_line_of
 from flowsim.training.optimizer_choice import OptimizerChoice, chosen, has_own_steps, starts_of
 from flowsim.training.recipe import CLIP_GUARD, Recipe
+from flowsim.training.rule import rule_of
 from flowsim.training.trained import Trained
 
 #: Rows are looked at after so many steps, the places of which are held; the longest period that is
@@ -94,8 +92,8 @@ def descend(
     """
     if optimizer is None:
         optimizer = "own" if has_own_steps(model) else "gd"
-    if keeps_formulas_of(type(model), RankOneModel):
-        return ReducedTraining(model, optimizer, **numbers).run(theta0, progress)
+    if (rule := rule_of(model)) is not None:
+        return rule.train(theta0, optimizer, numbers, progress)
     if isinstance(optimizer, str):
         numbers = {"loss": "population", **numbers}
     choice = chosen(optimizer, numbers).on(model)

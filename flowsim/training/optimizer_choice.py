@@ -10,14 +10,13 @@ from torch import Tensor
 
 from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError, require_integer
-from flowsim.inheritance import keeps_formulas_of
 from flowsim.interface import Model
-from flowsim.models.rank_one.model import RankOneModel
 from flowsim.training.recipe import Recipe
+from flowsim.training.rule import rule_of
 
 OPTIMIZERS = ("gd", "momentum", "adam", "adamw", "adamw-papers", "own")
-#: The largest relative displacement of a start, and the usual one of a transformer.
-LARGEST_NUDGE, USUAL_NUDGE = 0.1, 1e-12
+#: The largest relative displacement of a start.
+LARGEST_NUDGE = 0.1
 
 
 def has_own_steps(model: Model) -> bool:
@@ -132,9 +131,9 @@ class OptimizerChoice:
         """
         if self.own and not has_own_steps(model):
             raise InputError(f"the model {model.name} has no step(theta, memory) of its own")
-        if keeps_formulas_of(type(model), RankOneModel):
-            nudge = USUAL_NUDGE if self.nudge is None else self.nudge
-            return OptimizerChoice(self.recipe, self.d or 8, self.seed, nudge)
+        if (rule := rule_of(model)) is not None:
+            completed: OptimizerChoice = rule.completed(self)
+            return completed
         if self.recipe.loss == "sampled":
             raise InputError(
                 f'the {model.name} model has no batches: choose loss="population", its own loss'

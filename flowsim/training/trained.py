@@ -7,25 +7,13 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Tensor
 
-from flowsim.inheritance import keeps_formulas_of
-from flowsim.interface import Model
 from flowsim.labels import Label, Rule, Status
-from flowsim.models.rank_one.model import RankOneModel
 
 #: A run has learned the bigram when at most this share of the gap between the losses of unigram and
 #: bigram is open: with sampled batches, which never come to rest, and with the population loss.
 LEARNED_SAMPLED, LEARNED_POPULATION = 0.1, 0.01
 #: It is at the unigram when the open share is within this of 1.
 AT_UNIGRAM = 0.1
-#: Columns of a run beside its codes and its end, and their types: of the rank-one model, and
-#: of every other.
-_RANK_ONE = {"on_plateau_at_end": "i1", "loss": "<f8", "open_share": "<f8", "learned_step": "<f8"}
-_OTHERS = {"loss": "<f8", "period": "<i4", "largest": "<f8", "steps_taken": "<i4"}
-
-
-def recorded(model: Model) -> dict[str, str]:
-    """The attributes of ``Trained`` that a record has of runs in that model, with their types."""
-    return _RANK_ONE if keeps_formulas_of(type(model), RankOneModel) else _OTHERS
 
 
 @dataclass

@@ -24,9 +24,10 @@ from flowsim.interface import Model
 from flowsim.labels import BASINS, Label, Status
 from flowsim.models.rank_one.model import RankOneModel
 from flowsim.models.rank_one.training.reduced import ReducedTraining
+from flowsim.models.rank_one.training.rule import USUAL_NUDGE
 from flowsim.records.netcdf import flags
 from flowsim.running import threads
-from flowsim.training.optimizer_choice import USUAL_NUDGE, OptimizerChoice
+from flowsim.training.optimizer_choice import OptimizerChoice
 from flowsim.training.recipe import Recipe
 from full_model.comparison.choices import Comparison, Progress
 from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap

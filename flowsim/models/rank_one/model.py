@@ -23,6 +23,7 @@ from flowsim.arrays import accepts_arrays
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.flow.rows.engine import SwitchingSolver
+from flowsim.inheritance import keeps_formulas_of
 from flowsim.interface import accepts_theta
 from flowsim.labels import Label
 from flowsim.models.autograd import Gradient, Hessian, Loss
@@ -34,7 +35,7 @@ from flowsim.models.rank_one.attention import rows as attention_rows
 from flowsim.models.rank_one.attention.field import RELU_WIDTH, WEIGHTS
 from flowsim.models.rank_one.attention.field import constants as attention_constants
 from flowsim.models.rank_one.plane import RankOnePlane
-from flowsim.models.rank_one.point import RankOnePoint
+from flowsim.models.rank_one.point import WIDTH_RATIO, RankOnePoint
 from flowsim.models.rank_one.rows import constants as plain_constants
 from flowsim.models.rank_one.values import (
     EXCESS,
@@ -47,8 +48,6 @@ from flowsim.models.rank_one.values import (
     plain_values,
 )
 
-#: r/d, hidden units per embedding dimension, as in AM.
-WIDTH_RATIO = 4.0
 #: Points of one call, after which Ctrl-C is seen, and logits held at once.
 _AT_ONCE, _ROOM = 4096, 2**20
 #: Peak bytes per unit of N(N + 1) with attention: the law, then a row's values.
@@ -283,6 +282,12 @@ class RankOneModel(OnChain):
         traps = torch.where(rho == 0, opened & closed, traps) & self.tied
         label = torch.where(traps, Label.LOCAL_MINIMUM, Label.SADDLE)
         return torch.where(lowest, Label.GLOBAL_MINIMUM, label).to(torch.int8)
+
+    def training_rule(self) -> Any:
+        """Steps of the full transformer from lifted weights; None for another loss."""
+        from flowsim.models.rank_one.training.rule import LiftedSteps
+
+        return LiftedSteps(self) if keeps_formulas_of(type(self), RankOneModel) else None
 
     def flow(self) -> SwitchingSolver:
         """Steps from kink to kink, with or without attention."""

@@ -31,6 +31,9 @@ from flowsim.errors import InputError
 #: A coordinate below this share of those it is compared with counts as zero, and so has no sign.
 NEGLIGIBLE = 1e-12
 
+#: r/d, hidden units per embedding dimension, as in AM.
+WIDTH_RATIO = 4.0
+
 
 @dataclass(frozen=True)
 class RankOnePoint:

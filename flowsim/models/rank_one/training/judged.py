@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from flowsim.labels import Label, Rule, Status
-from flowsim.models.rank_one.model import WIDTH_RATIO, RankOneModel
+from flowsim.models.rank_one.point import WIDTH_RATIO
 from flowsim.training.optimizer_choice import OptimizerChoice
 from flowsim.training.trained import AT_UNIGRAM, LEARNED_POPULATION, LEARNED_SAMPLED, Trained
 
@@ -18,7 +19,7 @@ LAST = 8
 
 
 def judged(
-    model: RankOneModel,
+    model: Any,
     optimizer: OptimizerChoice,
     theta: Tensor,
     losses: np.ndarray,
@@ -56,7 +57,7 @@ def judged(
     )
 
 
-def trapped(model: RankOneModel, optimizer: OptimizerChoice, theta: Tensor) -> Tensor:
+def trapped(model: Any, optimizer: OptimizerChoice, theta: Tensor) -> Tensor:
     """Return whether descent goes on from θ (n, k) to the unigram for certain, bool (n,).
 
     False wherever there is no proof: for other optimizers than plain gradient descent on the

@@ -16,15 +16,14 @@ import torch
 
 from flowsim.arrays import Numbers
 from flowsim.errors import InputError
-from flowsim.inheritance import keeps_formulas_of
-from flowsim.interface import Model
 from flowsim.labels import Status
-from flowsim.models.rank_one.model import WIDTH_RATIO, RankOneModel
+from flowsim.models.rank_one.point import WIDTH_RATIO
 from flowsim.models.rank_one.training import steps as loops
 from flowsim.models.rank_one.training.judged import LAST, judged
 from flowsim.models.rank_one.training.sequences import Atoms, population_atoms, sampled_atoms
 from flowsim.training.optimizer_choice import OptimizerChoice, chosen, starts_of
 from flowsim.training.recipe import CLIP_GUARD
+from flowsim.training.rule import rule_of
 from flowsim.training.trained import Trained
 
 #: Times at which the exact loss is looked at, beside the last steps.
@@ -61,8 +60,8 @@ class ReducedTraining:
     ('e', 'rho', 'w1', 'w2', 'b')
     """
 
-    def __init__(self, model: Model, optimizer: OptimizerChoice | str, **numbers: Any) -> None:
-        if not (isinstance(model, RankOneModel) and keeps_formulas_of(type(model), RankOneModel)):
+    def __init__(self, model: Any, optimizer: OptimizerChoice | str, **numbers: Any) -> None:
+        if rule_of(model) is None:
             raise InputError(
                 f"optimizers have reduced maps in the rank-one model, not in the {model.name} one"
             )

@@ -10,7 +10,7 @@ import math
 
 from flowsim.compiled import compiled
 from flowsim.elementary import clipped, exponential
-from flowsim.models.rank_one.model import WIDTH_RATIO
+from flowsim.models.rank_one.point import WIDTH_RATIO
 
 #: Places of an optimizer's numbers in ``reals``.
 BETA1, BETA2, EPSILON, MOMENTUM, CLIP, GUARD = range(6)
