@@ -17,7 +17,7 @@ from flowsim.boundary.geometry import Boundary, Lattice, find_crossings, march
 from flowsim.curves import CRITICAL, Curve, with_curves
 from flowsim.errors import InputError
 from flowsim.flow.options import Limits, SolverOptions, Stage
-from flowsim.flow.orbits import drawn_orbits, find_limits, limits_by
+from flowsim.flow.orbits import drawn_orbits, limits_by
 from flowsim.flow.reference import confirm as confirm_labels
 from flowsim.flow.reference import sample_size
 from flowsim.flow.solver import solver_of
@@ -518,7 +518,8 @@ def _add_orbits(
         low, high = torch.tensor([window[plane.x], window[plane.y]], dtype=torch.float64).T
         places = low + torch.tensor(plane.defaults.orbits, dtype=torch.float64) * (high - low)
     model, start = plane.model, theta_at(plane, places[:, 0], places[:, 1], fixed_values)
-    path, _ = orbit_paths(model, start, options, options.counted("orbits", len(start)))
+    counted = replace(options, progress=options.counted("orbits", len(start)))
+    path, _ = orbit_paths(model, start, counted)
     for i, name in enumerate((plane.y, plane.x)):
         record[f"orbit_{name}"] = (("time", "orbit"), plane.project(path)[..., i].numpy())
     drifts = [float(np.nanmax(record[f"drift_{n}"], initial=0)) for n in conserved_names(model)]
@@ -574,16 +575,14 @@ def _confirmed(
     return confirm_labels(model, theta, labels, count, progress=progress, ends=ends)
 
 
-def orbit_paths(
-    model: Model, start: Tensor, options: SolverOptions, progress: Callable[[int], object] | None
-) -> tuple[Tensor, Limits]:
-    """Orbits and their limits.
+def orbit_paths(model: Model, start: Tensor, options: SolverOptions) -> tuple[Tensor, Limits]:
+    """Orbits and their limits, on the CPU.
 
     Returns:
         (path, limits): θ (time, n, k) with the limits last. An orbit that cannot be followed to its
         end is NaN from there on.
     """
-    limits = find_limits(model, start, options.rtol, options.atol, options.max_steps, progress)
+    limits = limits_by(model, start, replace(options, device="cpu"))
     _, path = drawn_orbits(model, start, limits, options.rtol)
     arrived = path[-1].isfinite().all(dim=-1) & (limits.label != Label.UNRESOLVED)
     last = torch.where(limits.period.isfinite()[:, None], path[-1], limits.theta)

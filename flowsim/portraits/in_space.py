@@ -82,7 +82,7 @@ def phase_space(
     window = {name: given.get(name, plane.defaults.space[name]) for name in names}
     start = torch.tensor([*_starts(plane, window), *plane.defaults.near], dtype=torch.float64)
     theta = plane.embed(dict(zip(axes_of(plane), start.unbind(-1), strict=True)))
-    path, limits = orbit_paths(model, theta, options, progress)
+    path, limits = orbit_paths(model, theta, options)
     ends = Ends(model)
     label = ends.codes(limits.label, limits.theta, limits.loss)
     record, shown, far = xr.Dataset(), plane.project(path).numpy(), len(plane.defaults.far)

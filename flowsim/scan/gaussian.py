@@ -11,7 +11,7 @@ from torch import Tensor
 
 from flowsim.errors import InputError
 from flowsim.flow.options import Limits, SolverOptions
-from flowsim.flow.orbits import find_limits
+from flowsim.flow.orbits import limits_by
 from flowsim.interface import Integral, Model, checks_model, closed_basin, cloud_names
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
@@ -98,9 +98,7 @@ def gaussian(
     start = torch.randn(shape, dtype=torch.float64, generator=generator)
     start *= torch.from_numpy(sigmas).reshape(-1, 1, 1)
     theta = to_model(model, names, start.reshape(-1, len(names))).reshape(*shape[:2], -1)
-    limits = find_limits(
-        model, theta, options.rtol, options.atol, options.max_steps, options.progress
-    )
+    limits = limits_by(model, theta, options)
 
     ends = Ends(model)
     flat = limits.label.flatten(), limits.theta.flatten(0, 1), limits.loss.flatten()
