@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from flowsim.arrays import Numbers
@@ -17,9 +18,9 @@ USUAL_NUDGE = 1e-12
 class LiftedSteps:
     """``TrainingRule`` of the rank-one model."""
 
-    columns = {
-        "on_plateau_at_end": "i1", "loss": "<f8", "open_share": "<f8", "learned_step": "<f8"
-    }  # fmt: skip
+    columns: Mapping[str, str] = MappingProxyType(
+        {"on_plateau_at_end": "i1", "loss": "<f8", "open_share": "<f8", "learned_step": "<f8"}
+    )
 
     def __init__(self, model: Any) -> None:
         self.model = model
