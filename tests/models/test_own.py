@@ -12,7 +12,7 @@ from command import assert_refused, run
 import flowsim
 from flowsim import InputError, ModelSpec, from_loss
 from flowsim.curves import Curve
-from flowsim.interface import closed_basin, conserved_names, with_axes
+from flowsim.interface import closed_basin, conserved_names, conserved_values, with_axes
 from flowsim.labels import Label
 from flowsim.landscape.critical import critical_points_in
 from flowsim.records.model_attributes import source_attributes
@@ -315,3 +315,22 @@ def test_what_is_no_model_is_told():
     nameless = type("Nameless", (flowsim.Model,), {"loss": lambda self, theta: theta.sum(-1)})
     with pytest.raises(InputError, match="Nameless needs coordinates"):
         with_axes(nameless())
+
+
+def test_the_interface_is_what_an_author_needs():
+    """At most fifteen public members of a model, and ten of a plane."""
+    kinds = flowsim.Model, flowsim.Plane
+    model, plane = ({*vars(kind), *kind.__annotations__} for kind in kinds)
+    plane |= vars(well().plane).keys()
+    assert sum(not name.startswith("_") for name in model) <= 15
+    assert sum(not name.startswith("_") for name in plane) <= 10
+
+
+def test_members_of_former_versions_answer_with_the_new_ones():
+    with pytest.raises(AttributeError, match=r"no with_axes: use flowsim\.interface\.with_axes"):
+        well().with_axes("x", "y")
+    with pytest.raises(InputError, match="Old defines subtitle: write the second line of title"):
+        type("Old", (flowsim.Model,), {"coordinates": ("x",), "subtitle": "of old"})
+    kept = {"coordinates": ("x",), "conserved": lambda self, theta: theta}
+    with pytest.raises(InputError, match="conserved of Kept must return a dict"):
+        conserved_values(type("Kept", (flowsim.Model,), kept)(), torch.ones(2, 1))
