@@ -268,7 +268,8 @@ def join_ranges(arguments: list[str]) -> list[str]:
 #: Sections of a command's help, in their order.
 CHAIN, MODEL, SOME, OPTIMIZER, STARTS, FULL, SSM, TRAINING, WINDOW, ACCURACY, WORK, OUTPUT = (
     "Chain", "Reduced model", "Some reduced models", "Optimizer", "Starts", "Full transformer",
-    "State-space layer (--mixer ssm, selective)", "Training", "Window", "Accuracy", "Work", "Output",
+    "State-space layer (--mixer ssm, selective)", "Training", "Window", "Accuracy", "Work",
+    "Output",
 )  # fmt: skip
 SECTIONS = (
     CHAIN, MODEL, SOME, OPTIMIZER, STARTS, FULL, SSM, TRAINING, WINDOW, ACCURACY, WORK, OUTPUT
