@@ -6,6 +6,8 @@ __getattr__, __dir__, __all__ = front(
     __name__,
     {
         "add_boundary": "boundary.in_record",
+        "edge_distance": "boundary.distance",
         "refined_labels": "boundary.refine",
+        "stable_manifolds": "boundary.manifolds",
     },
 )
