@@ -80,7 +80,8 @@ assert sum(scan.attrs["intervals_missed"] for scan in scans.values()) <= 2
 # ## Over all chains
 #
 # At σ = 1, the same 300 starts at 64 pairs (p, q): the trapped share takes two values only, one
-# for p + q > 1 and one for p + q < 1, and is zero on p + q = 1. The chain's numbers set how fast
+# for p + q > 1 and one for p + q < 1, and is zero on p + q = 1. Both are of one draw: the integral
+# at p + q > 1 is 0.62. The chain's numbers set how fast
 # the flow runs and where the minima lie; who is trapped in this model depends on the side of the
 # diagonal alone. (The whole transformer has no trap for such starts below the diagonal, see the
 # last section but one.)

@@ -48,7 +48,9 @@ def initial_weights(
               derivation, docs/derivations/17.md).
             - "lifted": ``theta``, with bias ``bias``.
         seeds: one integer per model.
-        std: Gaussian deviation, positive. AM Table 2: 0.02.
+        std: Gaussian deviation, positive. AM Table 2: 0.02. With tied weights and p + q > 1 more
+            runs learn from 1/√d, in 16 of 16 also with layer norm, where descent from "balanced"
+            and "recommended" learns in none (docs/howto/choose_start.md).
         theta: (M, 2 or 3) or (2 or 3,) canonical points for "lifted".
         bias: b of "lifted", broadcastable to (M,).
         noise: deviation of Gaussian noise added to every weight of any kind, at least 0.

@@ -10,12 +10,30 @@ import full_model
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "howto" / "choose_start.md"
-TRAINERS = "population gradient descent, d = 8", "AdamW, d = 4", "AdamW, d = 8"
+WORDS = {"Gaussian 0.02": "N(0, 0.02²)", "Gaussian 1/√d": "N(0, 1/d)", "orthogonal": "orthogonal",
+         "LG": "LG's", "balanced": "balanced"}  # fmt: skip
+PLAIN = ("base", "GELU", "two logits", "d = 4", "d = 16", "d = 64", "N = 64", "N = 256")
+NORMED, UNTIED = ("layer norm", "GPT-2's"), ("untied", "GPT-2's, untied")
+SMALL, WIDE, BALANCED = "Gaussian 0.02", "Gaussian 1/√d", "balanced"
+#: The rows of the page: models, trainer, side of p + q = 1, and the starts to take.
+ROWS = (
+    (PLAIN, "descent", ">", [BALANCED]),
+    (PLAIN, "AdamW", ">", [WIDE, BALANCED]),
+    (NORMED, "descent", ">", [WIDE]),
+    (NORMED, "AdamW", ">", [WIDE, BALANCED]),
+    (UNTIED, "descent", ">", [WIDE, BALANCED]),
+    (UNTIED, "AdamW", ">", [WIDE, BALANCED]),
+    (PLAIN + NORMED + UNTIED, "descent", "<", [SMALL, BALANCED]),
+    (PLAIN + NORMED + UNTIED, "AdamW", "<", [SMALL, WIDE, BALANCED]),
+)
 
 
-def test_the_lines_for_ones_own_model_are_the_balanced_start():
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+def test_the_lines_for_ones_own_model_are_the_starts():
+    wide, code = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     space = {}
+    exec(wide, space)
+    down = space["model"].linear2.weight
+    assert space["d"] == 16 and abs(down.std() * 32**0.5 - 1) < 0.1
     exec(code, space)
     arch = full_model.Architecture(d=4, length=6, hidden=16)
     weights = full_model.initial_weights(arch, "balanced", [0])
@@ -23,51 +41,24 @@ def test_the_lines_for_ones_own_model_are_the_balanced_start():
     torch.testing.assert_close(space["down"].double(), weights["0.down"][0], rtol=1e-6, atol=0)
 
 
-def of_chains(trainer, start, above=True):
-    """How many of a start's runs are at the bigram, on one side of p + q = 1."""
-    found = json.loads((ROOT / "figures/balanced_start.json").read_text())
-    return sum(line["bigram"] for case, line in found.items()
-               if case.startswith(trainer) and f"; {start}; " in case
-               and (line["p"] + line["q"] > 1) == above)  # fmt: skip
+def counted(found, starts, models, trainer, side):
+    """The runs at the bigram of every start, least to most over the models."""
+    said = []
+    for start in starts:
+        lines = [found[f"{model}; {trainer}; p + q {side} 1"][start] for model in models]
+        assert {line["runs"] for line in lines} == {16}
+        least, most = (pick(line["bigram"] for line in lines) for pick in (min, max))
+        said.append(f"{WORDS[start]} {least}" + f" to {most}" * (most > least))
+    return "; ".join(said)
 
 
-def changed(model):
-    """At the bigram: Gaussian by descent and AdamW, LG's and balanced by descent."""
-    found = json.loads((ROOT / "figures/width_of_truth.json").read_text())[model]
-    runs = "descent, Gaussian", "AdamW, Gaussian", "descent, recommended", "descent, balanced"
-    assert all(found[run]["runs"] == 16 for run in runs)
-    return [found[run]["bigram"] for run in runs]
-
-
-def test_the_advice_is_that_of_the_records():
-    descent, *adamw = (
-        [of_chains(trainer, start) for start in ("balanced", "gaussian", "recommended")]
-        for trainer in TRAINERS
-    )
-    balanced, gaussian, recommended = zip(*adamw, strict=True)
-    for start in ("gaussian", "balanced"):
-        assert [of_chains(trainer, start, above=False) for trainer in TRAINERS] == [16] * 3
-    (below,) = {of_chains(trainer, "recommended", above=False) for trainer in TRAINERS[1:]}
-    norm, gelu, two, untied, three = map(
-        changed, ("layer norm", "GELU", "two layers", "untied", "three states")
-    )
-    assert three == [0] * 4 and gelu[2] == gelu[3]
-    said = [
-        "{} of 48 | Gaussian {} of 48, LG's {} of 48".format(*descent),
-        "{} and {} of 48 | Gaussian {} and {} of 48, LG's {} and {} of 48".format(
-            *balanced, *gaussian, *recommended
-        ),
-        f"16 of 16 each time | LG's under AdamW, {below} of 16",
-        f"Gaussian {norm[0]} of 16 | balanced {norm[3]} of 16, LG's {norm[2]} of 16",
-        f"AdamW | Gaussian | {norm[1]} of 16",
-        f"{gelu[3]} of 16 each | Gaussian {gelu[0]} of 16",
-        f"not known | | Gaussian {gelu[1]} of 16",
-        f"{two[3]} of 16 | Gaussian {two[0]} of 16, LG's {two[2]} of 16",
-        f"{untied[3]} of 16 | LG's {untied[2]} of 16; Gaussian on the way, {untied[0]} of 16",
-        f"AdamW | Gaussian | {untied[1]} of 16",
-        "all three, 0 of 16 each",
-        f"not known | | Gaussian {three[1]} of 16",
-    ]
+def test_the_advice_is_that_of_the_record():
+    found = json.loads((ROOT / "figures/first_weights.json").read_text())
     rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")][1:]
-    for row, words in zip(rows, said, strict=True):
-        assert words in row
+    assert len(rows) == len(ROWS)
+    for row, (models, trainer, side, take) in zip(rows, ROWS, strict=True):
+        *_, by, taken, own, others, _ = (cell.strip() for cell in row.split("|"))
+        rest = [start for start in WORDS if start not in take]
+        assert (by, taken) == (trainer, " or ".join(WORDS[start] for start in take))
+        assert own == counted(found, take, models, trainer, side)
+        assert others == counted(found, rest, models, trainer, side)
