@@ -157,6 +157,7 @@ class Twins(Model):
         return (one + 0.1) * (other + 0.2) + 0.05 * (a * d) ** 2
 
 
+@pytest.mark.slow
 def test_a_small_power_of_time_is_known_long_before_the_steps_are_spent():
     found = limits_of(Twins(), 0.1 + starts(Twins(), 3).abs() / 4)
     assert (found.label == Label.INFINITY).all() and (found.rule == Rule.DRIFTS).all()
@@ -215,36 +216,6 @@ def test_paths_and_times_are_those_of_scipy(kind):
     if kind is not Spiral:  # where the loss is none of the flow
         found = any_times(model, rows, model.loss(path[2]), Steps(1e-10, 1e-12, 20_000))
         torch.testing.assert_close(found, times[2].expand(2), rtol=1e-6, atol=0)
-
-
-BUILT_IN = {
-    "canonical": ("canonical", {"p": 0.5, "q": 0.8}, 2.0),
-    "linear": ("linear", {"p": 0.2, "q": 0.3}, 2.0),
-    "untied": ("untied", {"p": 0.5, "q": 0.8}, 2.0),
-    "uniform": ("uniform", {"p": 0.5, "q": 0.8, "length": 8}, 0.95),
-    "states": ("states", {"states": 3, "p": 0.9}, 2.0),
-}
-
-
-def agree(name, count):
-    kind, words, size = BUILT_IN[name]
-    model = flowsim.model(kind, **words)
-    rows = starts(model, count, size)
-    found, wanted = limits_of(model, rows), flowsim.find_limits(model, rows)
-    assert torch.equal(found.label, wanted.label)
-    assert (found.loss - wanted.loss).abs().max() < 1e-6
-    assert (found.theta - wanted.theta).abs().max() < 1e-4
-
-
-@pytest.mark.parametrize("name", BUILT_IN)
-def test_labels_are_those_of_the_compiled_engines(name):
-    agree(name, 40)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", BUILT_IN)
-def test_labels_of_many_starts_are_those_of_the_compiled_engines(name):
-    agree(name, 1000)
 
 
 def test_nothing_is_made_on_a_device_where_the_starts_are_not():

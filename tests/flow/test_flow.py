@@ -6,7 +6,7 @@ from conftest import REFERENCE, uniform_starts
 from scipy.integrate import solve_ivp
 
 from flowsim import BinaryChain, InputError, find_limits
-from flowsim.models import CanonicalModel, energy
+from flowsim.models import CanonicalModel
 from flowsim.reference import integrate
 
 MODEL = CanonicalModel(BinaryChain(0.5, 0.8))
@@ -37,27 +37,6 @@ def test_same_path_as_an_independent_integrator(generator):
         assert (path[:, i] - torch.from_numpy(reference.y.T)).abs().max() < 1e-8
 
 
-def test_energy_is_conserved_and_the_drift_shrinks_with_the_tolerance(generator):
-    start = uniform_starts(12, generator)
-    drift = []
-    for rtol in (1e-6, 1e-8, 1e-10):
-        path = integrate(MODEL, start, TIMES, rtol=rtol)
-        drift.append((energy(path) - energy(start)).abs().max().item())
-    assert drift[0] > 3 * drift[1] > 9 * drift[2]
-    assert drift[2] < 1e-8
-
-
-def test_loss_never_rises_and_the_path_ends_at_the_limit(generator):
-    start = uniform_starts(20, generator, half_width=1.5)
-    times = torch.tensor([0.0, 1.0, 10.0, 100.0, 400.0], dtype=torch.float64)
-    path = integrate(MODEL, start, times)
-    assert (MODEL.loss(path).diff(dim=0) < 1e-12).all()
-    limit = find_limits(MODEL, start)
-    arrived = (MODEL.loss(path[-1]) - limit.loss) < 1e-9
-    assert arrived.double().mean() > 0.8
-    assert (path[-1] - limit.theta)[arrived].abs().max() < 1e-3
-
-
 def test_a_poisoned_row_costs_only_itself(generator):
     start = uniform_starts(5, generator)
     poison = torch.tensor([[math.nan, 1.0], [1e200, 1.0]], dtype=torch.float64)
@@ -81,17 +60,6 @@ def test_rows_that_are_not_finite_cost_only_themselves_and_progress_is_the_share
     assert path[1:, 1].isnan().all() and path[0, 1, 1] == 0.5
     assert seen[0] == 1 / 3 and seen[-1] == 2 / 3 and sorted(seen) == seen
     assert integrate(MODEL, start[1:], TIMES[:2])[1].isnan().all()
-
-
-def test_progress_of_limits_counts_every_row_once():
-    start = torch.tensor([[1.0, -1.0], [0.3, 0.5], [0.0, 0.2]], dtype=torch.float64)
-    for model, theta in (
-        (MODEL, start),
-        (CanonicalModel(MODEL.chain, bias="dynamic"), torch.cat([start, start[:, :1]], dim=1)),
-    ):
-        seen = []
-        find_limits(model, theta, progress=seen.append)
-        assert sum(seen) == 3 and min(seen) > 0
 
 
 def test_one_row_without_kinks_has_met_none():

@@ -83,6 +83,7 @@ def test_half_of_a_small_gaussian_cloud_on_a_saddle_goes_to_either_side(sigma):
     assert 0.3 < share < 0.7
 
 
+@pytest.mark.slow
 def test_a_diagonal_linear_network_fits_its_data_from_any_scale():
     """From u = v = α the predictor β = u² − v² leaves the saddle at 0."""
     x, y = torch.tensor([[1.0, 0.5], [0.3, 1.0]]).double(), torch.tensor([1.0, 0.2]).double()

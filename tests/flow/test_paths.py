@@ -19,9 +19,7 @@ from flowsim.interface import theta_at
 from flowsim.models import (
     CanonicalModel,
     LinearAttentionModel,
-    UniformAttentionModel,
     UntiedModel,
-    energy,
 )
 from flowsim.models.canonical.basins import SADDLE_ENERGY, minima_curve
 from flowsim.reference import integrate
@@ -46,19 +44,6 @@ def test_physical_time_reaches_the_reference_point(row):
     end = trajectories(model, rows(row["e0"], row["w0"]), times)[-1]
     assert abs(end[1] - row["w_at_time"]) < 1e-8
     assert abs(model.loss(end) - row["loss_at_time"]) < 1e-10
-
-
-@pytest.mark.parametrize("kind", [CanonicalModel, LinearAttentionModel, UntiedModel])
-@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3), (0.4, 0.6)])
-def test_paths_are_those_of_the_batch_with_shared_steps(kind, p, q, generator):
-    model = kind(BinaryChain(p, q))
-    start = box(24, len(model.coordinates), generator, 1.5)
-    assert difference(model, start, TIMES) < 1e-8
-
-
-@pytest.mark.parametrize(("p", "q"), [(0.4, 0.6001), (0.5, 0.5), (0.97, 0.95), (0.02, 0.9)])
-def test_paths_next_to_and_far_from_independent_symbols(p, q, generator):
-    assert difference(CanonicalModel(BinaryChain(p, q)), box(12, 2, generator, 1.5), TIMES) < 1e-8
 
 
 def test_the_error_follows_the_tolerance(generator):
@@ -127,25 +112,6 @@ def test_starts_that_never_move_stay_and_zero_coordinates_stay_zero():
     )
 
 
-def test_long_times_end_at_the_limit_with_the_energy_of_the_start(generator):
-    start = box(200, 2, generator, 2.0)
-    path = trajectories(MODEL, start, torch.tensor([0.0, 1.0, 1e3, 1e6], dtype=torch.float64))
-    assert (energy(path) - energy(start)).abs().max() < 1e-8
-    assert (MODEL.loss(path).diff(dim=0) < 1e-12).all()
-    assert MODEL.gradient(path[-1]).abs().max() < 1e-8
-    independent = CanonicalModel(BinaryChain(0.4, 0.6))  # e falls like 1/√t
-    assert difference(independent, start[:4], torch.tensor([0.0, 10.0, 200.0]).double()) < 1e-8
-
-
-def test_a_row_depends_on_no_other_and_hardly_on_the_choice_of_times(generator):
-    start = box(50, 2, generator, 2.0)
-    whole = trajectories(MODEL, start, TIMES)
-    order = torch.randperm(50, generator=generator)
-    assert torch.equal(trajectories(MODEL, start[order], TIMES), whole[:, order])
-    assert torch.equal(trajectories(MODEL, start[3], TIMES), whole[:, 3])
-    assert (trajectories(MODEL, start, TIMES[::7]) - whole[::7]).abs().max() < 1e-11
-
-
 def test_shapes_are_kept_and_a_poisoned_row_costs_only_itself(generator):
     start = box(6, 2, generator, 1.5)
     path = trajectories(MODEL, start.reshape(2, 3, 2), TIMES)
@@ -155,17 +121,6 @@ def test_shapes_are_kept_and_a_poisoned_row_costs_only_itself(generator):
     assert torch.isnan(found[1:, 6:]).all() and torch.equal(found[0, 7], poisoned[7])
     assert (found[:, :6] - path.reshape(-1, 6, 2)).abs().max() < 1e-12
     assert torch.isnan(trajectories(MODEL, poisoned[6:7], TIMES)[1:]).all()
-
-
-@pytest.mark.parametrize(
-    "model",
-    [UniformAttentionModel(MODEL.chain, length=4), CanonicalModel(MODEL.chain, bias="dynamic")],
-)
-def test_other_models_have_the_paths_of_integrate(model):
-    start = rows((0.9, -0.8, 0.3))
-    times = torch.tensor([0.0, 1.0], dtype=torch.float64)
-    found = trajectories(model, start, times, rtol=1e-8, atol=1e-8)
-    assert (found - integrate(model, start, times)).abs().max() < 1e-6
 
 
 def test_arrays_and_lists_are_answered_in_kind(generator):

@@ -37,7 +37,7 @@ BOTH = pytest.mark.parametrize(("p", "q"), CHAINS)
 
 @pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3), (0.97, 0.35), (0.45, 0.56)])
 def test_the_canonical_basins_and_limits(p, q, generator):
-    model, start = CanonicalModel(BinaryChain(p, q)), uniform_starts(150, generator)
+    model, start = CanonicalModel(BinaryChain(p, q)), uniform_starts(60, generator)
     found = reference_limits(model, start)
     inside = reaches_global_minimum(model.chain, start)
     expected = torch.where(inside, Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM).to(torch.int8)
@@ -54,7 +54,7 @@ def test_the_canonical_basins_and_limits(p, q, generator):
 @BOTH
 def test_the_basins_with_linear_attention(p, q, generator):
     model = LinearAttentionModel(BinaryChain(p, q))
-    start = 4 * torch.rand(150, 3, dtype=torch.float64, generator=generator) - 2
+    start = 4 * torch.rand(50, 3, dtype=torch.float64, generator=generator) - 2
     inside = model.basin(start)
     assert torch.equal(reference_labels(model, start) == Label.GLOBAL_MINIMUM, inside)
 

@@ -11,17 +11,12 @@ from flowsim import (
     BinaryChain,
     Label,
     Rule,
-    Status,
     find_limits,
-    hitting_times,
     trajectories,
 )
-from flowsim.flow.rows.engine import loss_followed
 from flowsim.flow.tableau import GAMMA, STAGES, A, C
-from flowsim.interface import conserved_values
-from flowsim.models import RankOneModel, UniformAttentionModel
+from flowsim.models import RankOneModel
 from flowsim.models.rank_one.attention import field
-from flowsim.reference import integrate
 
 RANK_ONE = RankOneModel(BinaryChain(0.5, 0.8), 4, attention=True)
 
@@ -50,93 +45,6 @@ def test_the_step_has_order_five_and_its_error_estimate_order_four():
         estimates.append(abs(stages[-1]))
     assert math.log2(errors[0] / errors[1]) == pytest.approx(6, abs=0.4)
     assert math.log2(estimates[0] / estimates[1]) == pytest.approx(5, abs=0.4)
-
-
-@pytest.mark.parametrize("bias", ["optimal", "dynamic"])
-@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
-def test_limits_with_attention_do_not_depend_on_the_tolerance(p, q, bias):
-    model = UniformAttentionModel(BinaryChain(p, q), 64, bias)
-    start = box(40, [2.0, 2.0, 0.9, 1.0][: len(model.coordinates)])
-    default, finer = find_limits(model, start), find_limits(model, start, rtol=1e-11)
-    assert torch.equal(default.label, finer.label)
-    assert (default.label != Label.UNRESOLVED).all()
-    assert (default.theta - finer.theta).abs().max() < 2e-5
-    assert (default.gradient_norm < 1e-10).all()
-    assert (model.loss(default.theta) - default.loss).abs().max() < 1e-12
-
-
-@pytest.mark.parametrize("model", [UniformAttentionModel(BinaryChain(0.2, 0.3), 16), RANK_ONE])
-def test_a_row_does_not_depend_on_its_neighbours_to_the_last_bit(model):
-    start = lifted(model, 24) if model is RANK_ONE else box(24, [2.5, 2.5, 1.3])
-    whole, alone = find_limits(model, start), find_limits(model, start[5:6])
-    some = find_limits(model, start.flip(0)[:9]).theta.flip(0)
-    assert torch.equal(whole.theta[-9:], some)
-    assert torch.equal(whole.theta[5:6], alone.theta)
-    broken = torch.cat([torch.full_like(start[:1], torch.nan), start[:2]])
-    found = find_limits(model, broken)
-    assert found.status[0] == Status.FAILED
-    assert torch.equal(found.theta[1:], whole.theta[:2])
-
-
-def test_planes_that_are_never_left():
-    """e = 0 is critical; with w = 0 the rest moves."""
-    model = UniformAttentionModel(BinaryChain(0.5, 0.8), 8)
-    start = torch.tensor([[0.0, -0.3, 0.2], [0.0, 0.4, 0.2], [0.8, 0.0, 0.3]]).double()
-    found = find_limits(model, start)
-    assert (found.rule[:2] == Rule.CRITICAL_START).all()
-    assert torch.equal(found.theta[:2], start[:2])
-    assert (found.theta[:, 1] == start[:, 1]).all()
-    assert (found.label == Label.LOCAL_MINIMUM).all()
-
-
-@pytest.mark.parametrize(
-    "name", ["optimal", "dynamic", pytest.param("rank-one", marks=pytest.mark.slow)]
-)
-def test_paths_are_those_of_torchdiffeq(name):
-    if name == "rank-one":
-        model, times = RANK_ONE, [0.0, 0.3, 1.0]
-        start = lifted(model, 5) / 2
-    else:
-        model, times = UniformAttentionModel(BinaryChain(0.5, 0.8), 12, name), [0.0, 0.5, 3.0, 20.0]
-        start = box(5, [1.5, 1.5, 0.8, 1.0][: len(model.coordinates)])
-    times = torch.tensor(times).double() + 2.0
-    path = trajectories(model, start, times)
-    assert torch.equal(path[0], start)
-    reference = integrate(model, start, times, 1e-9, 1e-9)
-    # the rounded kink moves rank-one orbits by about its width
-    assert (path - reference).abs().max() < (3e-4 if name == "rank-one" else 1e-6)
-
-
-@pytest.mark.parametrize("model", [UniformAttentionModel(BinaryChain(0.5, 0.8), 16), RANK_ONE])
-def test_times_are_when_the_path_has_the_wanted_loss(model):
-    start = lifted(model, 12) if model is RANK_ONE else box(12, [2.0, 2.0, 0.9])
-    limits = find_limits(model, start)
-    fraction = 1e-2
-    times = hitting_times(model, start, fraction, limits=limits)
-    learned = limits.label == Label.GLOBAL_MINIMUM
-    assert torch.equal(times.isnan(), ~learned)
-    first = loss_followed(model, model.flow().half, start)
-    for i in learned.nonzero()[:, 0].tolist():
-        path = trajectories(model, start[i : i + 1], torch.tensor([0.0, times[i].item()]))
-        loss = loss_followed(model, model.flow().half, path[-1])
-        wanted = limits.loss[i] + fraction * (first[i] - limits.loss[i])
-        assert (loss - wanted).abs().item() < 1e-5 * (first[i] - limits.loss[i])
-
-
-@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
-def test_rank_one_rows_with_attention_are_decided(p, q):
-    model = RankOneModel(BinaryChain(p, q), 4, attention=True)
-    start = lifted(model, 60)
-    found = find_limits(model, start)
-    assert (found.label != Label.UNRESOLVED).all()
-    learned = found.label == Label.GLOBAL_MINIMUM
-    assert learned.all() == (p + q < 1)
-    assert ((found.loss - model.chain.entropy_rate)[learned] < 1e-6).all()
-    rest = found.loss[~learned] - model.chain.entropy_rate
-    assert (rest > 0.1 * model.chain.mutual_information).all()
-    drift = conserved_values(model, found.theta) - conserved_values(model, start)
-    size = 1 + found.theta.square().amax(1, keepdim=True)
-    assert (drift.abs() / size).max() < 1e-9
 
 
 def test_halving_the_width_of_the_rounded_kink_changes_no_label(monkeypatch):

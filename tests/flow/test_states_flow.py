@@ -10,12 +10,9 @@ from flowsim import (
     Label,
     Status,
     find_limits,
-    hitting_times,
-    trajectories,
 )
 from flowsim.interface import conserved_values
 from flowsim.models.states import compiled
-from flowsim.reference import integrate
 
 F64 = torch.float64
 CASES = [(2, 0.8, 4), (3, 0.5, 4), (3, 0.8, 1), (5, 0.9, 4), (5, 0.801, 2), (10, 0.6, 2)]
@@ -75,35 +72,6 @@ def test_labels_next_to_the_separatrix_are_right_or_open(case, generator):
             inside = model.basin(theta)
             assert bool(((label == Label.GLOBAL_MINIMUM) == inside)[known].all())
             assert bool((label != Label.UNRESOLVED)[away > 1e-9].all())
-
-
-@pytest.mark.parametrize("case", [(3, 0.5, 4), (3, 0.8, 1), (5, 0.9, 4), (10, 0.6, 2)], ids=str)
-def test_paths_and_times_against_torchdiffeq(case, generator):
-    model = states(*case)
-    theta = torch.randn(12, 2, dtype=F64, generator=generator)
-    times = torch.cat([torch.zeros(1), torch.logspace(-2, 2, 12)]).to(F64)
-    own, theirs = trajectories(model, theta, times), integrate(model, theta, times)
-    assert (own - theirs).abs().max() < 1e-7
-    hits = hitting_times(model, theta)
-    lowest = model.chain.entropy_rate
-    learned = model.basin(theta)
-    assert bool((torch.isfinite(hits) == learned).all())
-    for row, hit in zip(theta[learned][:4], hits[learned][:4].tolist(), strict=True):
-        until = torch.tensor([0.0, hit * (1 - 1e-6), hit * (1 + 1e-6)], dtype=F64)
-        left = (model.loss(integrate(model, row, until)[1:]) - lowest) / (model.loss(row) - lowest)
-        assert left[0] > 1e-3 > left[1]
-
-
-def test_reference_and_engine_find_the_same_ends(generator):
-    for case in ((5, 0.9, 4), (3, 0.5, 1)):
-        model = states(*case)
-        theta = 1.5 * torch.randn(60, 2, dtype=F64, generator=generator)
-        own, theirs = find_limits(model, theta), flowsim.reference.reference_limits(model, theta)
-        assert bool((own.label == theirs.label).all())
-        learned = own.label == Label.GLOBAL_MINIMUM
-        assert (own.theta - theirs.theta)[learned].abs().max() < 1e-7
-        counts = flowsim.reference.confirm(model, theta, own.label, 60)
-        assert counts["confirm_agree"] == 60
 
 
 def test_at_the_threshold_everything_is_learned(generator):

@@ -11,57 +11,9 @@ from flowsim.flow.any_loss import any_times
 from flowsim.flow.options import Steps
 from flowsim.interface import Model
 from flowsim.labels import Label, Rule
-from flowsim.models import CanonicalModel, RankOneModel, UniformAttentionModel
-from flowsim.reference import integrate
+from flowsim.models import CanonicalModel
 
 CHAIN = BinaryChain(0.5, 0.8)
-
-
-def time_by_trajectory(model, start, wanted):
-    """The t with L(θ(t)) = wanted, from the left by Newton's rule with dL/dt = ∇L · θ′.
-
-    torchdiffeq integrates from each point to the next, and half as far where it went past the end.
-    """
-    time, here = 0.0, start
-    while True:
-        slope = (model.gradient(here) * model.field(here)).sum().item()
-        step = (wanted - model.loss(here).item()) / slope
-        if step <= 1e-9 * time:
-            return time + step
-        while True:
-            times = torch.tensor([0.0, step], dtype=torch.float64)
-            there = integrate(model, here, times, rtol=1e-10)[-1]
-            if model.loss(there).item() >= wanted:
-                break
-            step /= 2
-        time, here = time + step, there
-
-
-@pytest.mark.parametrize(
-    ("model", "start"),
-    [
-        (UniformAttentionModel(CHAIN, length=16), rows((0.9, -1.1, 0.3))),
-        (UniformAttentionModel(CHAIN, length=16), rows((0.9, 0.4, -0.3))),
-        (CanonicalModel(CHAIN, bias="dynamic"), rows((0.9, -1.1, 0.2))),
-        (RankOneModel(BinaryChain(0.2, 0.3), length=8), rows((0.9, -0.4, 0.7, 0.8, 0.1))),
-    ],
-)
-def test_times_are_those_of_a_dense_trajectory(model, start):
-    limits = find_limits(model, start)
-    wanted = 0.9 * limits.loss.item() + 0.1 * model.loss(start).item()
-    expected = time_by_trajectory(model, start, wanted)
-    assert settling_times(model, start, 0.1, limits=limits).item() == pytest.approx(
-        expected, rel=1e-6
-    )
-
-
-def test_known_limits_are_taken_and_starts_that_never_move_have_no_time():
-    model = UniformAttentionModel(CHAIN, length=8)
-    start = rows((0.9, -1.1, 0.3), (0.0, 0.5, 0.2))
-    limits = find_limits(model, start)
-    times = settling_times(model, start, 0.5, limits=limits)
-    assert np.isfinite(times[0].item()) and np.isnan(times[1].item())
-    assert times[0] == settling_times(model, start, 0.5)[0]
 
 
 def test_limits_that_are_started_from_again_have_no_time():

@@ -85,7 +85,7 @@ def test_a_spiral_outwards_has_one_end_without_a_direction_or_a_loss():
     ("loss", "end"),
     [
         (lambda x, y: -(x**4) / 4 + y**2 / 2, -math.inf),
-        (lambda x, y: -x.exp() + y**2 / 2, -math.inf),
+        pytest.param(lambda x, y: -x.exp() + y**2 / 2, -math.inf, marks=pytest.mark.slow),
         (lambda x, y: torch.exp(-torch.exp(x)) + y**2 / 2, 0.0),
     ],
 )
@@ -106,6 +106,7 @@ def test_a_ring_of_minima_far_away_is_reached(radius):
     assert np.linalg.norm(found.theta[0]) == pytest.approx(math.sqrt(radius**2 - 1), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_minimum_is_reached_from_far_away():
     well = flowsim.from_loss(lambda x, y: y**2 / 2 - torch.exp(-(x**2) / 2))
     far = flowsim.find_limits(well, [[8.0, 0.5]])
