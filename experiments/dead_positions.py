@@ -30,7 +30,7 @@ class Ladder:
             N − k dead positions have a smaller loss.
 
     >>> import flowsim
-    >>> rungs = flowsim.models.ladder(flowsim.BinaryChain(0.5, 0.8), length=2)
+    >>> rungs = ladder(flowsim.BinaryChain(0.5, 0.8), length=2)
     >>> rungs.plateaus.round(4), rungs.ends.round(4)
     (array([0.6663, 0.6539, 0.619 ]), array([0.6663, 0.6426, 0.619 ]))
     """
@@ -60,7 +60,7 @@ def ladder(chain: BinaryChain, length: int) -> Ladder:
         InputError: p + q ≤ 1, where open positions are not tempted to shut, or N out of range.
 
     >>> import flowsim
-    >>> flowsim.models.ladder(flowsim.BinaryChain(0.5, 0.8), length=3).ends.round(4)
+    >>> ladder(flowsim.BinaryChain(0.5, 0.8), length=3).ends.round(4)
     array([0.6663, 0.6505, 0.6348, 0.619 ])
     """
     _check(chain)
@@ -99,7 +99,7 @@ def rung_law(chain: BinaryChain, length: int, spread: float, gain: float) -> np.
 
     >>> import flowsim
     >>> chain = flowsim.BinaryChain(0.5, 0.8)
-    >>> law = flowsim.models.rung_law(chain, length=3, spread=0.02, gain=256.0)
+    >>> law = rung_law(chain, length=3, spread=0.02, gain=256.0)
     >>> law.round(3)
     array([0.063, 0.188, 0.188, 0.562])
     """

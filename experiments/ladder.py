@@ -3,7 +3,7 @@
 From LG's recommended start (W_1 = 1, W_2 = −1) gradient flow at p + q > 1 tends to one of N + 1
 losses on the rank-one manifold without attention. Position n is dead once both of its symbols shut
 all hidden units; with k of N open the loss lingers at L_k and tends to
-L∞(k) = (k/N)·entropy rate + (1 − k/N)·h(π₁), both in closed form (flowsim.models.ladder;
+L∞(k) = (k/N)·entropy rate + (1 − k/N)·h(π₁), both in closed form (dead_positions.py;
 docs/derivations/17.md). Four questions, answered in docs/results/starts.md: do rank-one orbits
 with a position of their own everywhere, followed to t = 1e7 with the row engine, keep their k and
 tend to L∞(k)? Has the full flow (attention switched off, noise 0.02 on all weights, d = 8) the same
@@ -26,13 +26,14 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
+from dead_positions import ladder, rung_law
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from papers import BLUE, GREY, draw_bars, experiment, letter_titles, stacked, timed
 from torch import Tensor
 
 from flowsim import BinaryChain, trajectories
-from flowsim.models import RankOneModel, ladder, rung_law
+from flowsim.models import RankOneModel
 from full_model import Architecture, initial_weights, wilson
 from full_model.comparison.exponential import FIRST_STEP, flow_until
 from full_model.comparison.fields import AttentionFreeField, EnumeratedField, FullField

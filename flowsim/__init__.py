@@ -75,7 +75,6 @@ _MOVED = {
     "FinitePrior": "chains.FinitePrior",
     "InductionModel": "models.InductionModel",
     "Interrupted": "errors.Interrupted",
-    "Ladder": "models.Ladder",
     "Levels": "interface.Levels",
     "LinearAttentionModel": "models.LinearAttentionModel",
     "MixturePrior": "chains.MixturePrior",
@@ -110,7 +109,6 @@ _MOVED = {
     "in_context": "chains.in_context",
     "induction_landscape": "models.induction_landscape",
     "integrate": "reference.integrate",
-    "ladder": "models.ladder",
     "minima_curve": "models.minima_curve",
     "model_of": "spec.model_of",
     "open_record": "records.open_record",
@@ -122,7 +120,6 @@ _MOVED = {
     "reference_labels": "reference.reference_labels",
     "reference_limits": "reference.reference_limits",
     "refined_labels": "boundary.refined_labels",
-    "rung_law": "models.rung_law",
     "sample_chain": "chains.sample_chain",
     "sample_kernels": "chains.sample_kernels",
     "scan_basins": "scan.scan_basins",
@@ -140,11 +137,13 @@ _GUESSED = {
     "ModelChoice": 'ModelSpec("canonical", {"p": 0.5, "q": 0.8}) names a model with its chain',
     "compare": "reduction.agreement(model, starts) trains all weights beside what reduce found, "
     "full_model.compare a transformer beside a reduced model",
+    "ladder": "the closed forms of dead positions are in experiments/dead_positions.py",
     "load": "read_record(path) reads a record",
     "plot": "draw(record) draws any record",
     "predict_noise": "reduction.agreement(model, starts, noise=...) trains with noise, "
     "reduction.transverse_growth(model) says what grows; their product did not foresee it",
     "reduced_model": "model(name, p, q, ...) builds a model, and its class takes a chain",
+    "rung_law": "the closed forms of dead positions are in experiments/dead_positions.py",
     "save": "write_record(record, path) writes a record",
     "train": "descend(model, starts, name) trains a reduced model, full_model.train a transformer",
 }

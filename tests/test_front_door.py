@@ -207,7 +207,6 @@ CANONICAL = flowsim.model("canonical", 0.5, 0.8)
         (lambda: flowsim.write_record(CANONICAL, "a.nc"), "a record, .* as record, not Canonical"),
         (lambda: flowsim.read_record(3), "the path of a file .* as path, not 3"),
         (lambda: flowsim.landscape.Ends("x"), "a model, such as .* as model, not 'x'"),
-        (lambda: flowsim.models.rung_law(3, 8, 1.0, 1.0), "a chain, such as .* as chain, not 3"),
         (lambda: flowsim.scan.write_scan(3, "a.nc"), "a flowsim.scan.Scan as scan, not 3"),
         (
             lambda: flowsim.chains.sample_chain(CANONICAL.chain, 2, 3, 4),

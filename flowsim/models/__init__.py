@@ -8,7 +8,6 @@ __getattr__, __dir__, __all__ = front(
         "AttentionModel": "models.uniform.model",
         "CanonicalModel": "models.canonical.model",
         "InductionModel": "models.induction.model",
-        "Ladder": "models.rank_one.ladder",
         "LinearAttentionModel": "models.linear.model",
         "RankOneModel": "models.rank_one.model",
         "StatesAttentionModel": "models.states.attention",
@@ -18,10 +17,8 @@ __getattr__, __dir__, __all__ = front(
         "energy": "models.canonical.model",
         "gaussian_probability": "models.canonical.gaussian_integral",
         "induction_landscape": "models.induction.ends",
-        "ladder": "models.rank_one.ladder",
         "minima_curve": "models.canonical.basins",
         "reaches_global_minimum": "models.canonical.basins",
-        "rung_law": "models.rank_one.ladder",
         "separatrix": "models.canonical.basins",
     },
 )

@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from dead_positions import ladder, rung_law
 
 from flowsim import BinaryChain, InputError, trajectories
-from flowsim.models import RankOneModel, ladder, rung_law
+from flowsim.models import RankOneModel
 from full_model import Architecture, initial_weights
 from full_model.comparison.exponential import FIRST_STEP, flow_until
 from full_model.comparison.fields import AttentionFreeField
