@@ -38,7 +38,8 @@ def test_train_writes_a_record_and_a_checkpoint(tmp_path):
 
 @pytest.mark.parametrize("words", [
     ["train", "--trainer", "gd"],
-    ["compare", "--model", "rank-one", "--trainer", "adamw", "--grid", "2x1"],
+    pytest.param(["compare", "--model", "rank-one", "--trainer", "adamw", "--grid", "2x1"],
+                 marks=pytest.mark.slow),
 ], ids=lambda words: words[0])  # fmt: skip
 def test_a_single_position_is_trained(tmp_path, words):
     done = run(*words, *CHAIN, "--d", "2", "--length", "1", "--steps", "1", cwd=tmp_path)

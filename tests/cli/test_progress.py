@@ -43,7 +43,8 @@ def test_what_follows_has_its_own_time_left(monkeypatch):
 @pytest.mark.parametrize("words", [
     ["scan", "--model", "linear", "--grid", "4x4x2", "--out", "a.nc"],
     ["portrait", "--resolution", "8", "--out", "a.png"],
-    ["portrait", "--model", "linear", "--view", "3d", "--out", "a.png"],
+    pytest.param(["portrait", "--model", "linear", "--view", "3d", "--out", "a.png"],
+                 marks=pytest.mark.slow),
     ["verify", "--d", "2", "--length", "2", "--seeds", "1"],
     ["verify", "--construction", "log-depth", "--order", "1", "--states", "2"],
 ], ids=["scan", "plane", "space", "verify", "construction"])  # fmt: skip
@@ -117,6 +118,7 @@ def test_nothing_appears_if_quiet(monkeypatch, stream):
     assert stderr.getvalue() == ""
 
 
+@pytest.mark.slow
 def test_training_shows_its_loss_between_the_two_it_lies_between(tmp_path):
     words = ["train", "--p", "0.5", "--q", "0.8", "--d", "4", "--length", "6", "--steps", "100000"]
     code, text = interrupted(*words, cwd=tmp_path, when="loss 0.")

@@ -38,6 +38,7 @@ def test_a_scan_varies_v_and_is_drawn(tmp_path):
     assert run("portrait", "--from", "s.nc", "--out", "s.png", cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.slow
 def test_gaussian_starts_have_v_too(tmp_path):
     words = ["--samples", "8", "--sigma", "0.2:0.4:2", "--out", "g.png"]
     done = run("gaussian", *STATES, *words, cwd=tmp_path)

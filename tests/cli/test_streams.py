@@ -141,6 +141,7 @@ def test_a_full_disk_leaves_neither_figure_nor_record(tmp_path, name, size):
     assert kept <= {"a.safetensors", "a.nc.parts"}
 
 
+@pytest.mark.slow
 def test_a_checkpoint_and_its_record_need_two_names(tmp_path):
     words = [*COMMANDS["train"], "--checkpoint", "a.nc"]
     done = shell(words, tmp_path, stdout=subprocess.PIPE)

@@ -30,7 +30,7 @@ def drawn(record):
 @pytest.mark.parametrize("names", NAMES, ids=map(str, NAMES))
 def test_any_name_is_drawn(names, tmp_path):
     model = model_of((*names, "r_0_1"))
-    record = flowsim.portrait(model, resolution=4, confirm=0, fixed={"r_0_1": 0.0})
+    record = flowsim.portrait(model, resolution=4, confirm=0, boundary=False, fixed={"r_0_1": 0.0})
     assert record["label"].dims == names[::-1]
     flowsim.write_record(record, tmp_path / "a.nc")
     drawn(flowsim.read_record(tmp_path / "a.nc"))
@@ -60,7 +60,7 @@ def test_mathematics_are_letters_with_one_subscript(name, text):
 def test_names_that_a_record_needs_are_refused_before_anything_is_computed(names):
     model = model_of(names)
     for make in (
-        lambda: flowsim.portrait(model, resolution=4, confirm=0),
+        lambda: flowsim.portrait(model, resolution=4, confirm=0, boundary=False),
         lambda: flowsim.scan(model, dict.fromkeys(names, np.array([0.5, 1.0]))),
         lambda: flowsim.gaussian(model, np.array([0.5, 1.0]), 4),
     ):
@@ -89,7 +89,7 @@ def test_a_reduced_network_is_drawn():
         net[1].weight.copy_(torch.tensor([[0.1, 0.4]]))
     found = flowsim.reduce(loss, net)
     assert any("_" in name for name in found.coordinates)
-    drawn(flowsim.portrait(found, resolution=4, confirm=0))
+    drawn(flowsim.portrait(found, resolution=4, confirm=0, boundary=False))
 
 
 def test_a_record_is_kept_where_its_figure_cannot_be_drawn(tmp_path):

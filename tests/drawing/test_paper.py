@@ -123,7 +123,7 @@ def test_a_title_says_of_ends_that_were_found_where_starts_go():
     well = from_loss(lambda x, y: (x**2 - 1) ** 2 + y**2 + 0.2 * x, "well")
     choice = OptimizerChoice.named("gd", steps=200, learning_rate=0.1)
     for optimizer in (None, choice):
-        record = portrait_record(well, resolution=8, confirm=0, optimizer=optimizer)
+        record = portrait_record(well, resolution=8, confirm=0, optimizer=optimizer, boundary=False)
         assert "% goes to minimum 1 (loss" in draw(record).axes[0].get_title().replace("\n", " ")
 
 

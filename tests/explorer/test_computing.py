@@ -374,6 +374,7 @@ class Well(Model):
         return (x**2 - 1) ** 2 / 4 + y**2 / 2 + self.g * x
 
 
+@pytest.mark.slow
 def test_the_ends_of_a_users_model_have_one_code_on_all_parts_of_a_page(tmp_path):
     view = View(ModelSpec(Well), window=Window(-2, 2, -2, 2), cloud=GaussianCloud(0.0, 0.5, 0.01))
     assert ends_of(view).names == ["unresolved"]  # nobody has waited for them

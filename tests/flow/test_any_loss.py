@@ -201,7 +201,7 @@ def test_a_start_on_the_line_that_a_saddle_attracts_ends_at_the_saddle():
     assert not (beside.label == Label.SADDLE).any()
 
 
-@pytest.mark.parametrize("kind", [Well, Valley, Spiral])
+@pytest.mark.parametrize("kind", [Well, pytest.param(Valley, marks=pytest.mark.slow), Spiral])
 def test_paths_and_times_are_those_of_scipy(kind):
     model, times = kind(), torch.tensor([0.0, 0.01, 0.3, 1.0, 5.0]).double()
     rows = starts(model, 2)

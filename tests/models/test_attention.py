@@ -124,7 +124,8 @@ def test_without_attention_it_is_the_canonical_model(pq, length):
 
 
 @pytest.mark.parametrize(
-    "pq", [(0.5, 0.8), pytest.param((0.2, 0.3), marks=pytest.mark.slow), (0.02, 0.05)]
+    "pq",
+    [(0.5, 0.8), *(pytest.param(pq, marks=pytest.mark.slow) for pq in ((0.2, 0.3), (0.02, 0.05)))],
 )
 @pytest.mark.parametrize("reach", [1.0, pytest.param(3.0, marks=pytest.mark.slow)])
 def test_compression_is_invisible_at_1024(pq, reach):

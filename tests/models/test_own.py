@@ -108,6 +108,7 @@ def test_a_plane_of_its_own_keeps_the_critical_points_and_draws_its_border_once(
     assert len(borders) == 1 and (borders[0] >= 1).all()
 
 
+@pytest.mark.slow
 def test_every_function_takes_it():
     model, starts = well(), torch.tensor([[-1.5, 1.0], [1.5, -1.0]]).double()
     limits = flowsim.find_limits(model, starts)

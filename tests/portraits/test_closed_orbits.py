@@ -23,7 +23,7 @@ class Hopf(flowsim.Model):
 
 def test_a_limit_cycle_is_drawn_and_its_period_is_in_record_and_figure():
     window = {"x": (-1.5, 1.6), "y": (-1.4, 1.5)}
-    record = flowsim.portrait(Hopf(), window=window, resolution=3, confirm=0)
+    record = flowsim.portrait(Hopf(), window=window, resolution=3, confirm=0, boundary=False)
     assert record.period.values == pytest.approx(2 * np.pi, rel=1e-5)
     late = slice(len(record.time) // 2, None)  # the second turn
     radius = np.hypot(record.orbit_x, record.orbit_y)[late]

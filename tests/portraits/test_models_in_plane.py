@@ -157,7 +157,12 @@ def test_orbits_conserve_the_energy():
 
 
 @pytest.mark.parametrize(
-    "of", [model("canonical", 0.5, 0.8), model("canonical", 0.5, 0.8, bias="dynamic")], ids=str
+    "of",
+    [
+        pytest.param(model("canonical", 0.5, 0.8), marks=pytest.mark.slow),
+        model("canonical", 0.5, 0.8, bias="dynamic"),
+    ],
+    ids=str,
 )
 def test_drawn_orbits_are_those_of_torchdiffeq_each_at_times_of_its_own(of):
     starts = theta_at(of.plane, torch.tensor([-0.4, -1.2, 1.0]), torch.tensor([0.3, 1.0, 0.5]), {})

@@ -61,7 +61,11 @@ def window(names):
     return {name: SIDES[name] for name in names}
 
 
-@pytest.mark.parametrize(("names", "fixed"), SLICES, ids=[names for names, _ in SLICES])
+@pytest.mark.parametrize(
+    ("names", "fixed"),
+    [SLICES[0], *(pytest.param(*other, marks=pytest.mark.slow) for other in SLICES[1:])],
+    ids=[names for names, _ in SLICES],
+)
 def test_a_slice_has_the_basins_of_the_closed_form(names, fixed, model):
     across, up = names
     record = portrait_record(model, resolution=9, window=window(names), fixed=fixed, confirm=4)
@@ -82,6 +86,7 @@ def test_a_slice_has_the_basins_of_the_closed_form(names, fixed, model):
     assert ax.get_xlim() == (pytest.approx(low), pytest.approx(high))
 
 
+@pytest.mark.slow
 def test_the_command_line_draws_a_slice_and_draws_it_again_from_its_file(mine):
     words = ["--window", "z=-1:1,y=-2:2", "--fix", "x=0.3", "--resolution", "6", "--json"]
     done = run("portrait", *FILE, *words, "--confirm", "2", cwd=mine)

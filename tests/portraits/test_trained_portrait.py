@@ -102,7 +102,7 @@ def iterated(x, tilt, rate, steps):
     return names
 
 
-@pytest.mark.parametrize("rate", [0.3, 1.05])
+@pytest.mark.parametrize("rate", [pytest.param(0.3, marks=pytest.mark.slow), 1.05])
 def test_descent_of_a_users_loss_is_what_its_steps_do(rate, tmp_path):
     well = from_loss(lambda x, y, g=0.1: (x**2 - 1) ** 2 / 4 + y**2 / 2 + g * x, "well")
     window = {"x": (-2.0, 2.0), "y": (-1.0, 1.0)}

@@ -79,6 +79,7 @@ def test_a_killed_process_changes_nothing(tmp_path, temporary, serial):
     assert (tmp_path / "a.nc").read_bytes() == serial
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_no_process_behind(tmp_path, temporary, serial):
     began = []
 

@@ -140,6 +140,7 @@ def cache(monkeypatch, tmp_path):
     native.compiled_kernel.cache_clear()
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_damaged_kernel_is_built_again(cache):
     arch = Architecture(4, 7)

@@ -70,6 +70,7 @@ def off(order, change, length=400):
     return float((forward(arch, weights, tokens) - counted)[seen].abs().max())
 
 
+@pytest.mark.slow
 def test_scores_scaled_by_kappa_keep_the_farthest_symbol_alone():
     sharpness = 36 / nearest_contexts(2, 2) ** 2
 

@@ -333,6 +333,7 @@ def test_a_trap_below_one_without_a_feed_forward_layer():
     assert (descend(arch, weights, chain, 500)[1] < chain.stationary_entropy - 1e-3).all()
 
 
+@pytest.mark.slow
 def test_what_the_rest_moves_while_the_embedding_dies():
     """Descent from a small embedding leaves the other weights where the second order says."""
     chain = CHAINS[0]
@@ -401,7 +402,7 @@ def test_what_is_refused():
         unigram_trap(arch, drawn(Architecture(3, 2), 0), CHAINS[0])
 
 
-@pytest.mark.parametrize("attention", [False, True])
+@pytest.mark.parametrize("attention", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_minima_of_the_manifold_below_one_are_saddles_across_it(attention):
     """S of the lifted ends has the eigenvalue 2(p + q − 1) or less, and noise leads out of them."""
     chain, length = BinaryChain(0.15, 0.55), 3
