@@ -117,6 +117,7 @@ def test_competing_heads_end_on_two_surfaces_by_who_looks_more_at_position_one()
     assert bool(((s > 0) & (s < 1)).all()) and float(limits.loss.max()) < 1e-14
 
 
+@pytest.mark.slow
 def test_value_softmax_goes_to_infinity_either_way():
     model = made("value_softmax", "ValueSoftmax")
     edge = 2 * math.sinh(0.5)  # where (u₁ − u₂)² − 2 cosh δ is that of the saddle, at δ = 1
@@ -148,6 +149,7 @@ def test_coopetition_passes_a_saddle_for_a_time_that_grows_with_the_logarithm():
     assert np.allclose(np.diff(times), math.log(10) / rate, rtol=0.01)
 
 
+@pytest.mark.slow
 def test_coopetition_is_followed_as_by_a_stiff_integrator():
     model = made("coopetition", "Coopetition")
     start = np.array([0.05, 0.02, 0.1, 1.0])

@@ -14,7 +14,14 @@ _SPEC = importlib.util.spec_from_file_location(
 published = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(published)
 #: These follow hundreds of starts, or starts that take seconds to infinity.
-SLOW = {"simsiam", "value_softmax", "policy_gradient", "separable_logistic"}
+SLOW = {
+    "simsiam",
+    "value_softmax",
+    "policy_gradient",
+    "separable_logistic",
+    "slow_drift",
+    "edge_of_stability",
+}
 
 
 def table():
