@@ -64,7 +64,7 @@ _KINDS: dict[str, tuple[tuple[type, ...] | str, str]] = {
 
 
 def at_the_door(module: str, name: str) -> Any:
-    """The public object of a module, whose calls answer wrong arguments in a sentence."""
+    """A public object of a module whose calls refuse wrong arguments in one sentence."""
     home = import_module(module)
     offered = getattr(home, name)
     if isinstance(offered, FunctionType) and not hasattr(offered, "answers"):

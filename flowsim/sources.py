@@ -146,7 +146,7 @@ def source_of(kind: type) -> str:
 
 
 def _cell_source(kind: type) -> str:
-    """The text of a class of a notebook, which has no file: its cell's, where a method is."""
+    """Source of a notebook's class: the cell that defines one of its methods."""
     for method in filter(inspect.isfunction, vars(kind).values()):
         text = "".join(linecache.getlines(method.__code__.co_filename))
         with suppress(SyntaxError):  # of a cell with magic commands

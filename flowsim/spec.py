@@ -242,7 +242,7 @@ class ModelSpec:
 
     @classmethod
     def fitting(cls, target: str, **arguments: Any) -> ModelSpec:
-        """The built-in model with those of the arguments that it has."""
+        """The built-in model with those of the given arguments that it takes."""
         kind = built_in(target)
         own = {name: x for name, x in arguments.items() if has_parameter(kind, name, arguments)}
         return cls(target, own, kind)

@@ -407,7 +407,7 @@ class Window:
 
 
 def subdivide(values: np.ndarray, levels: int) -> np.ndarray:
-    """The values with 2^levels − 1 more between neighbours, of which rounding beside 0 is 0."""
+    """Insert 2^levels − 1 values between neighbours; rounding errors beside 0 become 0."""
     place = np.arange(((len(values) - 1) << levels) + 1) / (1 << levels)
     fine = np.interp(place, np.arange(len(values)), values)
     fine[np.abs(fine) < 1e-9 * np.diff(fine).min()] = 0.0

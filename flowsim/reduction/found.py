@@ -104,7 +104,7 @@ class ReducedNetwork(RecordedModel):
         return self.network.named(self.flat(theta))
 
     def project(self, weights: Any) -> tuple[Tensor, Tensor]:
-        """The nearest point of the span, (k,), of weights such as the start was, and how far."""
+        """Project weights onto the span: coordinates (k,), and the distance from it."""
         flat = Network(self.network.loss, weights).start
         theta = flat @ self.basis
         return theta, (flat - self.flat(theta)).norm()

@@ -268,7 +268,7 @@ class Scan:
         }
 
     def attributes(self) -> dict[str, Any]:
-        """Attributes of the record of a scan."""
+        """The record's attributes."""
         return {
             "kind": "scan",
             **model_attributes(self.model_at(0), [*self.several], self.model_of(self.cases - 1)),

@@ -39,7 +39,7 @@ _DYING = (
 
 
 class Pool(NamedTuple):
-    """Workers: what gives them pickled work, what unpickles an answer, how many they may owe."""
+    """Workers: how to submit pickled work, how to read an answer, how many tasks may wait."""
 
     submit: Callable[[bytes], Future[Any]]
     result: Callable[[Any], Any]

@@ -138,12 +138,12 @@ class Gestures:
             visit.try_to(lambda: replace(visit.view, window=window))
 
     def zoom_back(self) -> None:
-        """The window before, or the usual one."""
+        """Return to the previous window, or to the usual one."""
         window = self._windows.pop() if self._windows else self.visit.view.usual_window
         self.visit.try_to(lambda: replace(self.visit.view, window=window))
 
     def closer(self, y: float, x: float) -> None:
-        """A window of half the size around a point."""
+        """Halve the window around a point."""
         x_low, x_high, y_low, y_high = self.visit.view.window
         half = (x_high - x_low) / 4, (y_high - y_low) / 4
         self._zoom_within([x - half[0], x + half[0], y - half[1], y + half[1]])

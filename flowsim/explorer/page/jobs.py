@@ -24,7 +24,7 @@ _TAKEN_APART = 2.0
 
 
 class Pools:
-    """The threads that all pages of a server share, by what they are for."""
+    """Thread pools that all pages of a server share, one for each kind of work."""
 
     def __init__(self) -> None:
         self.of = {name: ThreadPoolExecutor(count, thread_name_prefix=f"flowsim-{name}")

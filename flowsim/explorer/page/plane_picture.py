@@ -120,7 +120,7 @@ class Picture:
         self.visit.jobs.start("first look", partial(layers.first_look, view), show, done=done)
 
     def _grey(self) -> None:
-        """Show no labels while those of another model, chain or window do not come."""
+        """Draw empty cells until the labels of a new model, chain or window arrive."""
         if self._waiting:
             self._show_border(layers.Border())
             self._show_cells(self.visit.view, _NOTHING)
