@@ -139,8 +139,9 @@ def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
         **_held(record),
         **_starting_with(record, "confirm_", "share_differs", "cells_differ", "orbits_unfinished"),
         "critical_points": _critical_points(record),
-        **({"cells_sliding": _sliding(record)} if "sliding_time" in record else {}),
-    }
+        **({"cells_sliding": int((record["sliding_time"].to_numpy() > 0).sum())}
+           if "sliding_time" in record else {}),
+    }  # fmt: skip
 
 
 def _ends(names: Sequence[str]) -> list[str]:
@@ -153,10 +154,6 @@ def _critical_points(record: xr.Dataset) -> list[dict[str, Any]]:
     across, up = axes_of(record)
     return [{"kind": curve.kind, across: x, up: y}
             for curve in curves_of(record, across, up) for x, y in curve.points]  # fmt: skip
-
-
-def _sliding(record: xr.Dataset) -> int:
-    return int((record["sliding_time"].to_numpy() > 0).sum())
 
 
 def phase_space_summary(record: xr.Dataset) -> dict[str, Any]:
