@@ -1,0 +1,257 @@
+"""Is one pole learned at a time, and is Mess3's triangle of beliefs in the activations?"""
+
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from matplotlib.figure import Figure
+from papers import BLUE, GREEN, GREY, ORANGE, PINK, experiment, timed
+from scipy.integrate import solve_ivp
+from scipy.optimize import minimize
+
+from flowsim.chains.hidden import hidden_baselines, process
+from full_model import (
+    Architecture,
+    Recipe,
+    RunSettings,
+    Weights,
+    forward,
+    initial_weights,
+    train,
+    wilson,
+)
+from full_model.model.population import PopulationLoss
+from full_model.training.settings import source_of
+
+#: Three independent hidden signals, of these eigenvalues and variances, seen in white noise.
+EIGENVALUES, VARIANCES = np.array([0.95, -0.9, 0.5]), np.array([0.5, 0.5, 1.0])
+NOISE, CHANNELS, HORIZON = 0.1, 4, 1e5
+SCALES = (1e-1, 1e-3, 1e-8)
+DECAYS = ("signed", "positive")
+MESS3 = {"x": 0.05, "a": 0.85}
+MIXERS: dict[str, dict[str, Any]] = {
+    "attention": {},
+    "state space": {"attention": "ssm", "channels": 31},
+}
+
+
+def loss_and_gradient(theta: np.ndarray, decay: str) -> tuple[float, np.ndarray]:
+    """E (x_{n+1} − Σ_j g_j Σ_k κ_j^k x_{n−k})² with g = ov, and its slopes in (o, v, α).
+
+    With R(k) = Σ_i ρ_i μ_i^|k| + r 1{k = 0} every sum is geometric.
+    """
+    o, v, alpha = theta.reshape(3, -1)
+    kappa = np.tanh(alpha) if decay == "signed" else 1 / (1 + np.exp(-alpha))
+    slope = 1 - kappa**2 if decay == "signed" else kappa * (1 - kappa)
+    g, mu, rho = o * v, EIGENVALUES, VARIANCES
+    a, b = kappa[:, None, None], kappa[None, :, None]
+    apart = 1 / (1 - a * mu) + 1 / (1 - b * mu) - 1
+    pairs = (rho / (1 - a * b) * apart).sum(-1) + NOISE / (1 - np.outer(kappa, kappa))
+    ahead = rho * mu / (1 - kappa[:, None] * mu)
+    cross = ahead.sum(-1)
+    loss = rho.sum() + NOISE - 2 * g @ cross + g @ pairs @ g
+    by_g = 2 * (pairs @ g - cross)
+    moved = (rho * (b / (1 - a * b) ** 2 * apart + mu / (1 - a * b) / (1 - a * mu) ** 2)).sum(-1)
+    moved += NOISE * kappa / (1 - np.outer(kappa, kappa)) ** 2
+    by_kappa = 2 * g * (moved @ g - (ahead**2 / rho).sum(-1))
+    return float(loss), np.concatenate([by_g * v, by_g * o, by_kappa * slope])
+
+
+def best_with(poles: int, decay: str, tries: int = 24) -> list[float]:
+    """Losses of the local minima that have so many channels, none of them without weight."""
+    draws, found = np.random.default_rng(0), []
+    for _ in range(tries):
+        start = draws.normal(size=3 * poles)
+        with np.errstate(all="ignore"):  # line searches try poles of modulus one
+            end = minimize(loss_and_gradient, start, args=(decay,), jac=True, method="BFGS",
+                           options={"gtol": 1e-9, "maxiter": 4000})  # fmt: skip
+        if (
+            np.abs(end.jac).max() < 1e-6
+            and np.abs(np.prod(end.x.reshape(3, -1)[:2], 0)).min() > 1e-3
+        ):
+            found.append(float(end.fun))
+    return sorted({round(x, 7) for x in found})
+
+
+def compute(seeds: int = 20, times: int = 240, steps: int = 500) -> xr.Dataset:
+    """Losses and weights along the flow, by decay and scale of the start; beliefs of Mess3."""
+    grid = np.geomspace(0.1, HORIZON, times)
+    shape = (len(DECAYS), len(SCALES), seeds)
+    losses, speeds = np.empty((*shape, times)), np.empty((*shape, times))
+    weights = np.empty((*shape, times, CHANNELS))
+    for place in timed(list(np.ndindex(shape))):
+        decay, scale = DECAYS[place[0]], SCALES[place[1]]
+        draws = np.random.default_rng(place[2])
+        start = np.concatenate(
+            [scale * draws.normal(size=2 * CHANNELS), draws.normal(size=CHANNELS)]
+        )
+        path = solve_ivp(lambda t, x, d=decay: -loss_and_gradient(x, d)[1], (0, HORIZON), start,
+                         "LSODA", grid, rtol=1e-8, atol=1e-14)  # fmt: skip
+        for i, theta in enumerate(path.y.T):
+            losses[*place, i], slope = loss_and_gradient(theta, decay)
+            speeds[*place, i] = np.abs(slope).max()
+            weights[*place, i] = theta[:CHANNELS] * theta[CHANNELS : 2 * CHANNELS]
+    dims = ("decay", "scale", "seed", "time")
+    levels = np.full((len(DECAYS), 4, 3), np.nan)
+    for i, decay in enumerate(DECAYS):
+        levels[i, 0, 0] = VARIANCES.sum() + NOISE
+        for poles in (1, 2, 3):  # without those of fewer poles, of which two are one
+            known = levels[i, :poles][np.isfinite(levels[i, :poles])]
+            found = [x for x in best_with(poles, decay) if np.abs(known - x).min() > 1e-5][:3]
+            levels[i, poles, : len(found)] = found
+    data: dict[str, Any] = {
+        "loss": (dims, losses), "speed": (dims, speeds), "weight": ((*dims, "channel"), weights),
+        "level": (("decay", "poles", "which"), levels),
+    }  # fmt: skip
+    data |= _beliefs(steps)
+    return xr.Dataset(data, {"decay": list(DECAYS), "scale": list(SCALES), "time": grid,
+                             "mixer": list(MIXERS)})  # fmt: skip
+
+
+def _beliefs(steps: int, seeds: int = 3, length: int = 6) -> dict[str, Any]:
+    """Beliefs after every word of Mess3, and those read linearly from two layers' streams."""
+    source = process("mess3", **MESS3)
+    read, r2, first_r2, loss = [], [], [], []
+    for mixer in MIXERS.values():
+        arch = Architecture(
+            16, length, 2, hidden=32, states=3, output="states", tied=False, **mixer
+        )
+        recipe = Recipe("adamw", steps=steps, learning_rate=0.01, loss="population",
+                        weight_decay=0.0, schedule="cosine")  # fmt: skip
+        settings = RunSettings(arch, recipe, data=source, seeds=tuple(range(seeds)), init_std=0.2,
+                               telemetry_every=steps, checkpoint_every=steps)  # fmt: skip
+        record, trained = train(settings)
+        loss.append(record.loss[-1].values)
+        exact = PopulationLoss(arch, source_of(source))
+        wanted = torch.from_numpy(source.beliefs(exact.tokens.long().numpy())[:, 1:])
+        untrained = initial_weights(arch, "gaussian", tuple(range(seeds)), std=0.2)
+        fits = [_fit(arch, w, exact, wanted) for w in (trained, untrained)]
+        r2.append(fits[0][1])
+        first_r2.append(fits[1][1])
+        read.append(fits[0][0])
+    return {
+        "belief": (("word", "position", "state"), wanted.numpy()),
+        "chance": ("word", exact.probability[0].numpy()),
+        "read_belief": (("mixer", "word", "position", "state"), np.array(read)),
+        "belief_r2": (("mixer", "run"), np.array(r2)),
+        "untrained_r2": (("mixer", "run"), np.array(first_r2)),
+        "mess3_loss": (("mixer", "run"), np.array(loss)),
+        "mess3_level": ("baseline", np.array([*hidden_baselines(source, length).values()])),
+    }
+
+
+def _fit(
+    arch: Architecture, weights: Weights, exact: PopulationLoss, wanted: torch.Tensor
+) -> tuple[np.ndarray, list[float]]:
+    """Beliefs by linear regression on the second layer's stream, of one seed; R² of each."""
+    trace: dict[str, torch.Tensor] = {}
+    with torch.no_grad():
+        forward(arch, weights, exact.tokens, trace)
+    law = exact.probability[0]
+    root = law.sqrt().repeat_interleave(arch.length)[:, None]
+    target, found, r2 = wanted.flatten(0, 1), [], []
+    rest_of_mean = target - (law[:, None, None] * wanted).sum(0).mean(0)
+    for y in trace["1.y"]:
+        inputs = torch.cat([y.flatten(0, 1), torch.ones(len(target), 1).double()], dim=1)
+        fit = torch.linalg.lstsq(root * inputs, root * target, driver="gelsd").solution
+        rest = (root * (target - inputs @ fit)).square().sum()
+        r2.append(1 - float(rest / (root * rest_of_mean).square().sum()))
+        found.append((inputs @ fit).reshape(wanted.shape).numpy())
+    return found[0], r2
+
+
+def plateaus(record: xr.Dataset, decay: str, scale: float, seed: int) -> list[tuple[int, float]]:
+    """(channels with weight, loss) wherever the flow is slowest, before it ends."""
+    run = record.sel(decay=decay, scale=scale, seed=seed)
+    speed, loss, g = run.speed.values, run.loss.values, np.abs(run.weight.values)
+    found = []
+    for i in range(1, len(speed) - 1):
+        slow = speed[i] < speed[i - 1] and speed[i] <= speed[i + 1]
+        if slow and loss[i] > loss[-1] + 1e-4 * (loss[0] - loss[-1]):
+            found.append((int((g[i] > 0.02 * max(0.05, g[i].max())).sum()), float(loss[i])))
+    return found
+
+
+def numbers(record: xr.Dataset) -> dict[str, Any]:
+    """How many runs rest at the best losses of one, two and three poles, by scale and decay."""
+    found: dict[str, Any] = {}
+    for decay in DECAYS:
+        level = np.nan_to_num(record.level.sel(decay=decay).values, nan=np.inf)
+        whole = level[0, 0] - level.min()
+        for scale in SCALES:
+            visits = {1: 0, 2: 0, 3: 0}
+            for seed in record.seed.values:
+                near = {1: False, 2: False, 3: False}
+                ends = [(0, float(record.loss.sel(decay=decay, scale=scale, seed=seed)[-1]))]
+                for _, loss in plateaus(record, decay, scale, seed) + ends:
+                    for poles in near:
+                        gaps = np.abs(level[poles] - loss) / whole
+                        near[poles] |= bool(gaps.min() < 2e-3)
+                for poles, reached in near.items():
+                    visits[poles] += reached
+            runs = len(record.seed)
+            found[f"{decay}, {scale:g}"] = {
+                "rests_at": visits,
+                "intervals": {poles: wilson(n, runs) for poles, n in visits.items()},
+                "at_two_poles_active": sorted(
+                    {count for seed in record.seed.values
+                     for count, loss in plateaus(record, decay, scale, seed)
+                     if np.abs(level[2] - loss).min() < 2e-3 * whole}
+                ),
+            }  # fmt: skip
+        found[f"{decay}: levels"] = [[float(x) for x in row if np.isfinite(x)] for row in level]
+    for mixer in record.mixer.values:
+        part = record.sel(mixer=mixer)
+        found[f"Mess3, {mixer}"] = {
+            "r2": part.belief_r2.values.tolist(),
+            "untrained_r2": part.untrained_r2.values.tolist(),
+            "loss": part.mess3_loss.values.tolist(),
+        }  # fmt: skip
+    found["Mess3, levels"] = [float(x) for x in record.mess3_level]
+    return found
+
+
+def draw(record: xr.Dataset) -> Figure:
+    """Losses against time from small and large starts, and the triangle of beliefs."""
+    figure = Figure(figsize=(10, 7), layout="constrained")
+    panels = figure.subplots(2, 3)
+    for j, decay in enumerate(DECAYS):
+        panel, level = panels[0, j], record.level.sel(decay=decay).values
+        for scale, colour in ((SCALES[-1], BLUE), (SCALES[0], ORANGE)):
+            for k, seed in enumerate(record.seed.values[:8]):
+                run = record.loss.sel(decay=decay, scale=scale, seed=seed)
+                panel.plot(
+                    record.time, run, c=colour, lw=0.9, label=f"start {scale:g}" if k == 0 else ""
+                )
+        for poles in range(4):
+            heights = level[poles][np.isfinite(level[poles])]
+            for height in heights:
+                panel.axhline(height, color=GREY, lw=0.7, ls=":")
+                name = "1 pole" if poles == 1 else f"{poles} poles"
+                panel.text(0.12, height, name, fontsize=7, va="bottom", color=GREY)
+        panel.set(xscale="log", title=f"{decay} decays", xlabel="time", ylabel="squared loss")
+        panel.legend(fontsize=7)
+    panel = panels[0, 2]
+    run = record.sel(decay="signed", scale=SCALES[-1], seed=0)
+    for k, colour in zip(range(CHANNELS), (BLUE, ORANGE, GREEN, PINK), strict=True):
+        panel.plot(record.time, run.weight.isel(channel=k), c=colour)
+    panel.set(
+        xscale="log", title="one run: weights of the channels", xlabel="time", ylabel="weight"
+    )
+    size = 4 + 300 * np.repeat(record.chance.values, record.sizes["position"])
+    tint = record.belief.values.reshape(-1, 3)
+    shown = [("Bayes's beliefs", tint)]
+    shown += [
+        (f"read from {m}", record.read_belief.sel(mixer=m).values.reshape(-1, 3)) for m in MIXERS
+    ]
+    for panel, (title, points) in zip(panels[1], shown, strict=True):
+        panel.plot([0, 1, 0.5, 0], [0, 0, 3**0.5 / 2, 0], c=GREY, lw=0.7)
+        panel.scatter(points[:, 1] + points[:, 2] / 2, points[:, 2] * 3**0.5 / 2, s=size,
+                      c=tint.clip(0, 1), linewidths=0)  # fmt: skip
+        panel.set(title=title, aspect="equal", xticks=[], yticks=[])
+    figure.suptitle("A linear recurrence learns pole by pole; Mess3's triangle of beliefs")
+    return figure
+
+
+main = experiment(__name__, compute, numbers, draw)

@@ -1,0 +1,50 @@
+"""The script of poles and beliefs: its squared loss, and a tiny run."""
+
+import json
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+
+@pytest.mark.parametrize("decay", ["signed", "positive"])
+def test_the_loss_is_the_sum_over_lags_and_its_slope(decay):
+    script = import_module("poles")
+    theta = np.random.default_rng(3).normal(0, 0.5, 12)
+    loss, slope = script.loss_and_gradient(theta, decay)
+    o, v, alpha = theta.reshape(3, 4)
+    kappa = np.tanh(alpha) if decay == "signed" else 1 / (1 + np.exp(-alpha))
+    lags = np.arange(500)
+    weight = ((o * v) * kappa ** lags[:, None]).sum(1)
+
+    def covariance(k):
+        signals = script.VARIANCES * script.EIGENVALUES ** np.abs(k)[..., None]
+        return signals.sum(-1) + script.NOISE * (k == 0)
+
+    among = covariance(lags[:, None] - lags)
+    expected = covariance(np.array(0)) - 2 * weight @ covariance(lags + 1) + weight @ among @ weight
+    assert loss == pytest.approx(float(expected), rel=1e-10)
+    steps = 1e-6 * np.eye(12)
+    ahead, back = ([script.loss_and_gradient(theta + s * x, decay)[0] for x in steps]
+                   for s in (1, -1))  # fmt: skip
+    assert np.abs((np.array(ahead) - back) / 2e-6 - slope).max() < 1e-7
+
+
+@pytest.mark.slow
+def test_plateaus_are_counted_and_beliefs_read(tmp_path):
+    script = import_module("poles")
+    options = ["--seeds", "1", "--times", "40", "--steps", "3"]
+    assert script.main(["--out", str(tmp_path), *options]) == 0
+    found = json.loads((tmp_path / "poles.json").read_text())
+    assert found["signed, 1e-08"]["rests_at"]["2"] == 1
+    assert (tmp_path / "poles.png").stat().st_size < 300_000
+
+
+@pytest.mark.slow
+def test_every_mixer_is_measured_against_bayes(tmp_path):
+    script = import_module("selective")
+    options = ["--seeds", "2", "--steps", "2", "--fresh", "16"]
+    assert script.main(["--out", str(tmp_path), *options]) == 0
+    found = json.loads((tmp_path / "selective.json").read_text())
+    assert len([name for name in found if name in script.CASES]) == len(script.CASES)
+    assert all(found[name]["median"] > 0 for name in script.CASES)
