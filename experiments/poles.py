@@ -74,7 +74,7 @@ def best_with(poles: int, decay: str, tries: int = 24) -> list[float]:
     return sorted({round(x, 7) for x in found})
 
 
-def compute(seeds: int = 20, times: int = 240, steps: int = 500) -> xr.Dataset:
+def compute(seeds: int = 10, times: int = 240, steps: int = 250) -> xr.Dataset:
     """Losses and weights along the flow, by decay and scale of the start; beliefs of Mess3."""
     grid = np.geomspace(0.1, HORIZON, times)
     shape = (len(DECAYS), len(SCALES), seeds)

@@ -13,7 +13,7 @@ from full_model import Architecture, Recipe, RunSettings, forward, initial_weigh
 from full_model.model.transformer import cross_entropy
 from full_model.training.settings import source_of
 
-D, LENGTH, BATCH, RATE = 8, 48, 32, 5e-3
+D, LENGTH, BATCH, RATE = 8, 32, 32, 1e-2
 SELECTIVE: dict[str, Any] = {"attention": "selective", "positions": "none"}
 #: Order k of the chains, and what mixes the positions.
 CASES: dict[str, tuple[int, dict[str, Any]]] = {
@@ -30,7 +30,7 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
 KEPT = 4.0
 
 
-def compute(seeds: int = 5, steps: int = 1000, fresh: int = 1024) -> xr.Dataset:
+def compute(seeds: int = 5, steps: int = 600, fresh: int = 1024) -> xr.Dataset:
     """KL divergence from Bayes's predictor at every position, of every case and seed."""
     gaps = []
     for name in timed(CASES):
