@@ -37,6 +37,12 @@ Four numbers (e, w, v, α) that a whole state-space layer never leaves, on flips
 
 Where p + q > 1 a memory in (0, 1) gets to two symbols, and one in (−1, 1) to the filter
 ([results](results/memory.md)).
+
+## A linear recurrence, pole by pole
+
+![Losses that rest at the best of one, two and three poles; beliefs of Mess3](../figures/poles.png)
+
+`python experiments/poles.py` follows the exact squared loss from small weights.
 """
 
 #: Model, class, options of ``flowsim portrait`` and what the picture shows.

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 from papers import BLUE, GREY, ORANGE, experiment, timed
 
 from flowsim.chains.priors import DirichletPrior
@@ -86,9 +87,10 @@ def draw(record: xr.Dataset) -> Figure:
     left.invert_yaxis()
     left.axvline(0, color=GREY, lw=0.7)
     left.set(xlabel="nats above Bayes's predictor, mean over positions", xscale="log")
+    left.xaxis.set_minor_formatter(NullFormatter())
     right.set(xlabel="position", ylabel="nats above Bayes's predictor", yscale="log")
     right.legend(fontsize=8)
-    figure.suptitle("Counting in context: one layer needs a convolution of width k + 1")
+    figure.suptitle("Counting in context: a convolution lets one layer count")
     return figure
 
 
