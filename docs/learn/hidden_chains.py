@@ -76,8 +76,8 @@ figure, panels = plt.subplots(1, 2, figsize=(7, 3), sharey=True)
 below = {}
 for panel, decay in zip(panels, ("positive", "signed"), strict=True):
     memory = flowsim.model("memory", 0.9, flip=0.2, decay=decay)
-    alpha, v = torch.tensor([-1.5, -0.9, -0.5, 0.5, 0.9, 1.5]), torch.tensor([-1.0, -0.5, 0.4, 0.9])
-    starts = memory.plane.grid(alpha, v, memory.plane.hold({})).reshape(-1, 4)
+    alpha, v = [-1.5, -0.9, -0.5, 0.5, 0.9, 1.5], [-1.0, -0.5, 0.4, 0.9]
+    starts = torch.tensor([[0.6, -1.2, y, x] for y in v for x in alpha])
     ends = flowsim.find_limits(memory, starts)
     below[decay] = ends.loss < memory.bigram - 1e-3
     for reached, colour in ((True, "tab:blue"), (False, "tab:orange")):
