@@ -45,6 +45,7 @@ def _lines(entries: Mapping[str, Any], indent: str = "") -> list[tuple[str, str]
                 lines += _table([list(columns), *rows], indent)
         elif isinstance(value, Mapping):
             lines.append((f"{indent}{name}", ""))
+            value = _beside_the_flow(value) if name == "fraction" else value
             parts = list(value.values())
             if all(isinstance(part, Mapping) for part in parts):
                 lines += _records(parts, indent + "  ", list(value))
@@ -55,6 +56,18 @@ def _lines(entries: Mapping[str, Any], indent: str = "") -> list[tuple[str, str]
         else:
             lines.append((f"{indent}{name}", _text(value)))
     return lines
+
+
+def _beside_the_flow(shares: Mapping[str, float]) -> Mapping[str, Any]:
+    """Shares of an optimizer's ends in per cent, each with that of the flow."""
+    flow = {name: share for name, share in shares.items() if name.startswith("flow_")}
+    if not flow:
+        return shares
+    return {
+        name: f"{share:.2%}" + (f", by gradient flow {flow[f'flow_{name}']:.2%}"
+                                if f"flow_{name}" in flow else "")
+        for name, share in shares.items() if name not in flow
+    }  # fmt: skip
 
 
 def _columns(entries: Mapping[str, Any], least: int) -> dict[str, list[Any]]:

@@ -12,3 +12,12 @@ def test_what_is_empty_is_left_out():
     assert as_text({"subtitle": "", "fixed": {}, "cells": 4, "unresolved": 0}).splitlines() == [
         "cells       4", "unresolved  0",
     ]  # fmt: skip
+
+
+def test_an_optimizers_shares_stand_beside_those_of_the_flow_and_add_up():
+    shares = {"minimum_1": 0.25, "diverged": 0.75, "flow_minimum_1": 1.0, "flow_diverged": 0.0}
+    assert as_text({"fraction": shares}).splitlines() == [
+        "fraction",
+        "  minimum_1  25.00%, by gradient flow 100.00%",
+        "  diverged   75.00%, by gradient flow 0.00%",
+    ]
