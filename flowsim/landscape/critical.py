@@ -258,6 +258,8 @@ def critical_points_in(
     while len(rest):
         found.append(rest[0])
         rest = rest[((rest - rest[0]).abs() > _APART * size).any(1)]
+    rounding = torch.finfo(theta.dtype).eps * torch.maximum(low.abs(), high.abs())
+    found = [torch.where(point.abs() <= rounding, 0.0, point) for point in found]
     found.sort(key=lambda point: (point / (_APART * size)).round().tolist())
     points = torch.stack(found) if found else theta[:0]
     rates = _rates(model, points)

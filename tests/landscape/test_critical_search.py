@@ -172,3 +172,11 @@ def test_a_centre_is_neither_minimum_nor_maximum():
     low, high = torch.tensor([[0.5, 0.5], [20.0, 6.0]]).double()
     points, kind = critical_points_in(Predators(lambda x, y: x + y), low, high)
     assert kind.tolist() == [-1] and points[0].tolist() == pytest.approx([0.9 / 0.11, 0.7 / 0.3])
+
+
+def test_coordinates_that_are_zero_to_rounding_are_zero():
+    model = from_loss(lambda x, y: x**2 / 2 - y**2 / 2 + y**4 / 4, "saddle")
+    for size in (1.0, 1e-6):
+        high = size * torch.tensor([2.1, 1.9], dtype=torch.float64)
+        points, _ = critical_points_in(model, -high, high)
+        assert [0.0, 0.0] in points.tolist()
