@@ -313,10 +313,18 @@ def draw_flow(record: xr.Dataset, ax: Axes) -> list[Any]:
     ax.plot(across[0], up[0], "o", color=SOFT, markersize=2.8)
     _draw_heads(ax, across, up, SOFT)
     line = Line2D([], [], color=SOFT, linewidth=0.9, marker="o", markersize=2.8, markevery=2)
+    last = ""
+    if motion_of(record):  # what is drawn in this plane is not about the places where they end
+        there = np.isfinite(across) & np.isfinite(up)
+        rows = len(there) - 1 - there[::-1].argmax(axis=0)
+        columns = np.arange(len(rows))
+        ax.plot(across[rows, columns], up[rows, columns], "s", color=SOFT, mfc="#ffffff",
+                markersize=3.4, mew=0.8)  # fmt: skip
+        last = " to their last points (squares), beside this plane"
     early = int(record.attrs.get("orbits_unfinished", 0))
     more = f"; {early} stop before their ends" if early else ""
     flow = CombinedHandle((line, arrow)).set_label(
-        f"orbits from their starts (dots), and the flow{more}"
+        f"orbits from their starts (dots){last}, and the flow{more}"
     )
     return [flow, *paths, *cloud]
 

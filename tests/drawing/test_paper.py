@@ -84,6 +84,8 @@ def test_at_most_eight_entries_and_the_message_first(record):
     assert draw(record).axes[0].get_title().startswith("Of the window 46.9 % reaches")
     lifted = portrait_record(model("rank-one", 0.5, 0.8, length=4), resolution=24, confirm=0)
     texts = entries(draw(lifted, paths={"mine": PATH}))
+    assert any("last points (squares), beside this plane" in text for text in texts)
+    assert not any("squares" in text for text in entries(draw(record)))
     assert len(texts) == 8 and any(text.endswith("; its separatrix") for text in texts)
 
 
