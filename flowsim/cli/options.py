@@ -280,7 +280,6 @@ DEFAULT_LENGTH: int = LENGTH.default
 MAX_RESOLUTION = 4000
 MAX_SEED = 2**62
 
-TrainerName = Literal["flow", "gd", "sgd", "adamw", "adamw-papers"]
 DeviceName = Literal["cpu", "cuda", "auto"]
 
 

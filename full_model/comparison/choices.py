@@ -33,8 +33,9 @@ class Comparison:
         p, q: the chain; of "states" p alone.
         model: "canonical" (e, w), "uniform" (e, w, a), "rank-one" (from points of either), or
             "states" (e, w), beside a transformer with S logits.
-        trainer: "flow", "gd", "sgd", "adamw" or "adamw-papers", the last three for the rank-one
-            model, in whose coordinates they have maps of their own that predict them.
+        trainer: "flow" or "gd"; or "sgd", "momentum", "adam", "adamw" or "adamw-papers", on sampled
+            batches and for the rank-one model, in whose coordinates they have maps of their own
+            that predict them.
         d, length: of the full transformer.
         noise: deviation of Gaussian noise on every weight, or on those that ``noise_on`` names.
         noise_on: "all"; "attention", its queries, keys, values and output; or "others", all else.
@@ -82,7 +83,7 @@ class Comparison:
     def __post_init__(self) -> None:
         for name, value, names in (
             ("model", self.model, COMPARABLE),
-            ("trainer", self.trainer, (*TRAINERS, "adamw-papers")),
+            ("trainer", self.trainer, (*TRAINERS, "momentum", "adam", "adamw-papers")),
             ("noise_on", self.noise_on, NOISE_ON),
         ):
             if value not in names:

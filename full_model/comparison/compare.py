@@ -192,7 +192,7 @@ def compare(
 def _meaning(settings: Comparison) -> dict[str, str]:
     """Remark on agreement that theory makes certain, or None."""
     if settings.stochastic:
-        but = ", until AdamW magnifies rounding" if settings.trainer.startswith("adamw") else ""
+        but = ", until Adam magnifies rounding" if settings.trainer.startswith("adam") else ""
         return {"agreement_means": f"a check that map and training agree{but}"}
     if settings.states is not None and settings.chain.second_eigenvalue > 0:
         return {"agreement_means": "where the plane traps, the full model has a saddle"}

@@ -115,6 +115,7 @@ def run_settings(settings: Comparison, starts: int) -> RunSettings:
         steps=steps,
         batch=settings.batch,
         learning_rate=settings.learning_rate,
+        loss="sampled",
     )
     return RunSettings(
         settings.architecture,

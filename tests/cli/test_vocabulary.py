@@ -38,7 +38,7 @@ def test_the_package_runs_as_a_module(tmp_path):
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [("por", "portrait"), ("portrait --model ra", "rank-one"), ("scan --reso", ""),
-     ("compare --trainer ad", "adamw\nadamw-papers"), ("portrait --resol", "--resolution")],
+     ("compare --trainer ad", "adam\nadamw\nadamw-papers"), ("portrait --resol", "--resolution")],
 )  # fmt: skip
 def test_bash_completes_commands_options_and_values(tmp_path, typed, offered):
     words = f"flowsim {typed}"

@@ -32,10 +32,10 @@ class Compare(ModelOnChain, Budget, FigureFiles):
 
     length: options.Positions = options.DEFAULT_LENGTH
     trainer: Annotated[
-        options.TrainerName,
+        Literal["flow", "gd", "sgd", "momentum", "adam", "adamw", "adamw-papers"],
         option(TRAINING, "NAME",
-               "flow or gd, on the exact population loss; sgd, adamw or adamw-papers, on sampled "
-               "batches."),
+               "flow or gd, on the exact population loss; sgd, momentum (0.9), adam, adamw or "
+               "adamw-papers, on sampled batches."),
     ] = "gd"  # fmt: skip
     grid: options.Grid = None
     w_range: Annotated[
@@ -107,9 +107,9 @@ def compare(given: Compare) -> None:
     Each start is lifted into a transformer with softmax attention and all its weights. Without
     noise these runs follow the rank-one flow by theory, and the comparison with it checks that
     theory and code agree; with --noise they leave it, and how many still agree is an estimate.
-    sgd, adamw and adamw-papers are predicted by their own maps in rank-one coordinates, on the same
+    All other trainers are predicted by their own maps in rank-one coordinates, on the same
     batches: learned or not after as many steps. Without noise training equals that map until
-    rounding errors, which AdamW amplifies on lifted starts, separate them.
+    rounding errors, which Adam amplifies on lifted starts, separate them.
 
     --model states trains transformers with S logits by flow or gd, from points (e, w) of a plane
     that training without noise does not leave; with noise the exact loss sums over S^N sequences.
@@ -168,7 +168,7 @@ def _check(given: Compare) -> None:
     if given.noise_on != "all" and not given.noise:
         raise InputError("--noise-on says where the noise is, and there is none: give --noise")
     if not sampled and (given.batch, given.learning_rate) != (16, None):
-        raise InputError("--batch and --learning-rate go with --trainer sgd or adamw")
+        raise InputError("--batch and --learning-rate go with a --trainer on sampled batches")
 
 
 def _build(given: Compare) -> tuple[Comparison, Tensor, dict[str, object]]:

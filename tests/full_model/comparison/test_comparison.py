@@ -271,11 +271,20 @@ def test_sampled_trainers_with_noise():
 
 @pytest.mark.parametrize(
     "trainer",
-    ["adamw-papers", *(pytest.param(name, marks=pytest.mark.slow) for name in ("adamw", "sgd"))],
+    [
+        "adamw-papers",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("adam", "adamw", "momentum", "sgd")
+        ),
+    ],
 )
 def test_sampled_training_of_lifts_is_its_reduced_map(trainer):
     """Without noise, on the same batches; a run that learns and one that does not, both right."""
-    settings = Comparison(0.5, 0.8, "rank-one", trainer, d=4, length=6, steps=200, batch=4)
+    rate = 0.01 if trainer == "momentum" else None
+    settings = Comparison(
+        0.5, 0.8, "rank-one", trainer, d=4, length=6, steps=200, batch=4, learning_rate=rate
+    )
     record = compare(settings, torch.cat([POINTS[:1], POINTS[2:3]]))
     assert np.abs(record.loss - record.reduced_loss).max() < 1e-9
     assert record.distance.values[:2].max() < 1e-9  # before the projection has another nearest α
@@ -284,7 +293,7 @@ def test_sampled_training_of_lifts_is_its_reduced_map(trainer):
     a, summary = record.attrs, summarize(record)
     assert (a["agreeing"], a["decided"], a["learned"], a["learned_predictions"]) == (2, 2, 1, 1)
     assert a["unresolved_outcomes"] == 0  # not learned within the steps is an outcome
-    assert a["nudge"] == (0 if trainer == "sgd" else 1e-12)
+    assert a["nudge"] == (0 if trainer in ("momentum", "sgd") else 1e-12)
     assert summary["by_flow"] == {
         "global_minimum": {"runs": 1, "learned": 1}, "local_minimum": {"runs": 1, "learned": 0},
     }  # fmt: skip
