@@ -78,9 +78,8 @@ def compute(seeds: int = 16, steps: int = 1000) -> xr.Dataset:
     sizes = tuple(map(len, (VARIATIONS, TRAINERS, CHAINS, STARTS)))
     share, arrival = (np.full((*sizes, seeds), np.nan, dtype="float32") for _ in range(2))
     for place in timed([*np.ndindex(sizes[:3])]):
-        variation, trainer, chain = (
-            list(names)[i] for names, i in zip((VARIATIONS, TRAINERS, CHAINS), place, strict=True)
-        )
+        variation, trainer = [*VARIATIONS][place[0]], TRAINERS[place[1]]
+        chain = [*CHAINS][place[2]]
         share[place], arrival[place] = cell(variation, trainer, chain, seeds, steps)
     axes = ("variation", "trainer", "chain", "start", "seed")
     return xr.Dataset(
