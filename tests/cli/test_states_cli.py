@@ -73,7 +73,10 @@ def test_what_it_does_not_have_is_refused(tmp_path, words, message):
 ], ids=["without-curvature", "tiny-window"])  # fmt: skip
 def test_sizes_whose_squares_float64_does_not_hold(tmp_path, words, code, confirmed):
     done = run("portrait", *STATES, *words, "--json", "--out", "a.png", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (code, "")
+    assert done.returncode == code
+    assert (
+        done.stderr.startswith("flowsim: some starts are unresolved") if code else not done.stderr
+    )
     summary = json.loads(done.stdout)
     assert summary["confirm_agree"] == summary["confirm_cells"] == confirmed
     record = read_record(tmp_path / "a.nc")

@@ -130,7 +130,7 @@ def test_labels_agree_with_the_loss_in_forty_digits(case, sign, distances):
         if basin is not None:
             learned = found.label == Label.GLOBAL_MINIMUM
             assert (learned == basin.numpy()).all()
-    assert decided >= 0.7  # with attention some starts are open, one at every distance
+    assert decided >= 0.65  # with attention some starts are open, one at every distance
 
 
 @pytest.mark.parametrize("case", MODELS, ids=str)
