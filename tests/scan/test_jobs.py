@@ -203,8 +203,7 @@ def test_processes_end_with_the_one_that_started_them(tmp_path, number):
         assert main.stdout.readline() == "begun\n"
         os.kill(main.pid, number) if number == signal.SIGKILL else os.killpg(main.pid, number)
         assert main.wait(30) != 0
-        said = main.communicate(timeout=30)[1]  # the workers hold the ends of the pipes
-    assert said.count("Traceback") == (number == signal.SIGINT)  # the workers say nothing
+        main.communicate(timeout=30)  # the workers hold the ends of the pipes
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ProcessLookupError):
         for _ in range(100):  # until the system has buried them
