@@ -106,7 +106,7 @@ def lift_rank_one(
     0.125
     """
     check_carries(arch, "reduced points lift", output="binary", positions="learned")
-    if arch.attention in ("ssm", "selective"):
+    if arch.is_recurrent:
         raise InputError("these reduced points have no memory: lift (e, w, v, α) by lift_states")
     for field in fields(point):
         if not torch.isfinite(getattr(point, field.name)).all():

@@ -91,7 +91,7 @@ def project(
     check_weights(arch, weights)
     if arch.states != 2:
         raise InputError(f"only two states project to (e, w, a), not {arch.states}")
-    if arch.attention in ("ssm", "selective"):
+    if arch.is_recurrent:
         raise InputError("a state-space layer has no attention a to project to")
     if not arch.width:
         raise InputError("a model without hidden units has no w to project to")

@@ -137,6 +137,11 @@ class Architecture:
         return self.channels or self.d
 
     @property
+    def is_recurrent(self) -> bool:
+        """Return whether a recurrence stands in place of attention."""
+        return self.attention in ("ssm", "selective")
+
+    @property
     def logits(self) -> int:
         """1 of a binary logit, else k."""
         return 1 if self.output == "binary" else self.states

@@ -108,6 +108,11 @@ def _linear(x: Tensor, matrix: Tensor | None) -> Tensor:
     return (x.flatten(-3, -2) @ matrix.mT).unflatten(-2, x.shape[-3:-1])
 
 
+def _inputs(block: dict[str, Tensor | None], name: str, x: Tensor) -> Tensor:
+    """W x of a weight with that name, convolved over the last symbols if the block has taps."""
+    return convolve(block[f"{name}_taps"], _linear(x, block[name]))
+
+
 def _norm(x: Tensor, scale: Tensor | None) -> Tensor:
     """Layer norm over the last axis with a scale of shape (..., d); x itself without one."""
     if scale is None:
@@ -134,11 +139,9 @@ def _attention(
         mean = visible.to(x.dtype) / visible.sum(-1, keepdim=True)
         if arch.convolution is None:
             return _linear(_linear(mean @ x, block["value"]), block["out"]), None
-        value = convolve(block["value_taps"], _linear(x, block["value"]))
-        return _linear(mean @ value, block["out"]), None
+        return _linear(mean @ _inputs(block, "value", x), block["out"]), None
     query, key, value = (  # (..., batch, heads, n, m)
-        convolve(block[f"{name}_taps"], _linear(x, block[name]))
-        .unflatten(-1, (arch.heads, -1)).transpose(-3, -2)
+        _inputs(block, name, x).unflatten(-1, (arch.heads, -1)).transpose(-3, -2)
         for name in ("query", "key", "value")
     )  # fmt: skip
     scores = query @ key.mT / math.sqrt(arch.d // arch.heads)
@@ -159,7 +162,7 @@ def _state_space(
     arch: Architecture, block: dict[str, Tensor | None], x: Tensor
 ) -> tuple[Tensor, None]:
     """W_O h_n for x of shape (..., batch, n, d)."""
-    inputs = convolve(block["value_taps"], _linear(x, block["value"]))
+    inputs = _inputs(block, "value", x)
     raw = block["decay"]
     assert arch.decay is not None and raw is not None
     h = scan(DECAYS[arch.decay](raw), inputs.relu() if arch.channel_activation else inputs)
@@ -170,10 +173,7 @@ def _selective(
     arch: Architecture, block: dict[str, Tensor | None], x: Tensor
 ) -> tuple[Tensor, None]:
     """W_O H_n W_Q x_n for x of shape (..., batch, n, d), as sums over the past."""
-    query, key, value = (
-        convolve(block[f"{name}_taps"], _linear(x, block[name]))
-        for name in ("query", "key", "value")
-    )
+    query, key, value = (_inputs(block, name, x) for name in ("query", "key", "value"))
     gate, raw = block["gate"], block["decay"]
     assert gate is not None and raw is not None
     kept = logsigmoid((x @ gate[..., None, :, None]).squeeze(-1) + raw.unsqueeze(-2)).cumsum(-1)

@@ -138,7 +138,7 @@ def measure(weights: Weights, seen: Pass) -> dict[str, Tensor]:
         found["probability"] = predicted_kernel(seen)[..., 1]
     else:
         found["predicted_kernel"] = predicted_kernel(seen)
-    if arch.states == 2 and arch.width and arch.attention not in ("ssm", "selective"):
+    if arch.states == 2 and arch.width and not arch.is_recurrent:
         projection = project(arch, weights)
         found |= {
             "canonical": projection.canonical,
