@@ -61,7 +61,8 @@ def check_own(model: Model, theta: Tensor) -> Tensor:
 
     name = model.name
     check_coordinates(name, model.coordinates)
-    finite = theta[theta.isfinite().all(1)]
+    rows = theta.isfinite().all(1).nonzero()[:, 0]
+    finite = theta[rows]
     if not len(finite):
         return theta
     few = torch.cat([finite[:2], 1.01 * finite[:1] + 0.01])
@@ -93,7 +94,7 @@ def check_own(model: Model, theta: Tensor) -> Tensor:
     jacobian = _called(name, "jacobian", model.jacobian, some)
     _check_shape(name, "jacobian", jacobian, (*some.shape, some.shape[1]))
     theta = theta.clone()
-    theta[theta.isfinite().all(1).nonzero()[~inside, 0]] = torch.nan
+    theta[rows[~inside]] = torch.nan
     return theta
 
 

@@ -28,7 +28,7 @@ _ALONG, _NODES = {1: 256, 2: 64}, 4096
 _RTOL = 1e-9
 #: Halvings of a lattice's edge, by compiled engines and by the others; and of a probe beside the
 #: boundary. Other brackets are halved to this part of the window.
-HALVINGS, _PROBE, _EXACT = (22, 12), 10, 3e-8
+_HALVINGS, _PROBE, _EXACT = (22, 12), 10, 3e-8
 #: Labels at once that take an engine which follows many rows together about as long as a few.
 _TOGETHER = 400
 #: Places on a bisected curve for each of its vertices.
@@ -177,7 +177,7 @@ class _Search:
             edges = manifold_edges(self.model, box, self.label, self.free)
             if explains(edges, self.axes, lattice):
                 return nearest_on(edges, starts, self.own)
-        edges = bisected_edges(self.label, self.axes, lattice, 1, HALVINGS[self.batched])
+        edges = bisected_edges(self.label, self.axes, lattice, _HALVINGS[self.batched])
         return self._descended(starts, nearest_on(edges, starts, self.own))
 
     def _towards(self, starts: np.ndarray, nodes: np.ndarray, codes: np.ndarray) -> np.ndarray:
@@ -274,7 +274,7 @@ class _Search:
 
 
 def manifold_edges(
-    model: Model, window: Mapping[str, Window], label: Labels, order: Sequence[int] = (0, 1)
+    model: Model, window: Mapping[str, Window], label: Labels, order: Sequence[int]
 ) -> list[Edge]:
     """The stable manifolds that separate two ends, of a model of two coordinates.
 
@@ -313,12 +313,7 @@ def explains(edges: Sequence[Edge], axes: Sequence[np.ndarray], codes: np.ndarra
 
 
 def bisected_edges(
-    label: Labels,
-    axes: Sequence[np.ndarray],
-    codes: np.ndarray,
-    ahead: int = 1,
-    halvings: int = HALVINGS[0],
-    progress: Callable[[int], object] | None = None,
+    label: Labels, axes: Sequence[np.ndarray], codes: np.ndarray, halvings: int
 ) -> list[Edge]:
     """The curves between nodes with different ends, through crossings found by bisection.
 
@@ -326,7 +321,7 @@ def bisected_edges(
         label: codes of places (m, 2), not positive for no end.
         axes: values of both coordinates at the nodes; ``codes``: theirs, in that order. Cells with
             a corner of no end are left out.
-        ahead, halvings, progress: as of ``find_crossings``.
+        halvings: as of ``find_crossings``.
     """
     lattice, edges = Lattice(codes.shape, 0), []
     cells = lattice.cells(0)
@@ -346,9 +341,8 @@ def bisected_edges(
         for row in nodes
     )
     ends = np.stack([codes.ravel()[row] for row in nodes], axis=1)
-    points = find_crossings(label, inner, outer, halvings, ahead, ends[:, 0], progress).along(
-        inner, outer
-    )
+    crossings = find_crossings(label, inner, outer, halvings, end=ends[:, 0])
+    points = crossings.along(inner, outer)
     first = 0
     for found in marched:
         assert found.curve is not None
