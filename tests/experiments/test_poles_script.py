@@ -30,21 +30,24 @@ def test_the_loss_is_the_sum_over_lags_and_its_slope(decay):
     assert np.abs((np.array(ahead) - back) / 2e-6 - slope).max() < 1e-7
 
 
+def run_small(name, folder, *options):
+    """The module of a script that has run with these options, and its numbers."""
+    script = import_module(name)
+    assert script.main(["--out", str(folder), *options]) == 0
+    return script, json.loads((folder / f"{name}.json").read_text())
+
+
 @pytest.mark.slow
 def test_plateaus_are_counted_and_beliefs_read(tmp_path):
-    script = import_module("poles")
     options = ["--seeds", "1", "--times", "40", "--steps", "3"]
-    assert script.main(["--out", str(tmp_path), *options]) == 0
-    found = json.loads((tmp_path / "poles.json").read_text())
+    _, found = run_small("poles", tmp_path, *options)
     assert found["signed, 1e-08"]["rests_at"]["2"] == 1
     assert (tmp_path / "poles.png").stat().st_size < 300_000
 
 
 @pytest.mark.slow
 def test_every_mixer_is_measured_against_bayes(tmp_path):
-    script = import_module("selective")
     options = ["--seeds", "2", "--steps", "2", "--fresh", "16"]
-    assert script.main(["--out", str(tmp_path), *options]) == 0
-    found = json.loads((tmp_path / "selective.json").read_text())
+    script, found = run_small("selective", tmp_path, *options)
     assert len([name for name in found if name in script.CASES]) == len(script.CASES)
     assert all(found[name]["median"] > 0 for name in script.CASES)

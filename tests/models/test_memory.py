@@ -30,6 +30,16 @@ POINTS = [(0.7, 0.4, 0.4, 0.3), (0.6, -0.5, 1.1, -0.8), (-0.8, 0.6, -1.2, 0.5)]
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 
+def whole_layer(model):
+    """The architecture of the whole layer of which a model is the reduction, and its loss."""
+    S = model.states
+    arch = Architecture(
+        S, model.length, hidden=model.hidden_per_state * S, states=S, output="states",
+        attention="ssm", decay=model.decay, channels=S + 1,
+    )  # fmt: skip
+    return arch, PopulationLoss(arch, HiddenSource(model.process))
+
+
 def naive_loss(case, theta):
     """docs/derivations/21.md, over hidden paths and words, one by one."""
     p, flip, S, N, m, decay = case
@@ -65,11 +75,8 @@ def test_the_loss_is_the_sum_over_all_hidden_paths(case, theta):
 @every_case
 @pytest.mark.parametrize("theta", POINTS, ids=["own", "others", "shut"])
 def test_gradient_and_hessian_are_those_of_the_lifted_layer(case, theta):
-    _, _, S, N, m, decay = case
     found, point = MemoryModel(*case), torch.tensor(theta, dtype=torch.float64)
-    arch = Architecture(S, N, hidden=m * S, states=S, output="states", attention="ssm",
-                        decay=decay, channels=S + 1)  # fmt: skip
-    whole = PopulationLoss(arch, HiddenSource(found.process))
+    arch, whole = whole_layer(found)
 
     def lifted(x):
         return whole(lift_states(x[None], arch)).sum()
@@ -86,11 +93,8 @@ def test_gradient_and_hessian_are_those_of_the_lifted_layer(case, theta):
 @pytest.mark.parametrize("theta", POINTS, ids=["own", "others", "shut"])
 def test_the_whole_layers_gradient_is_tangent(case, theta):
     """Loss, metric and gradient of all weights are those of four numbers, and nothing is off."""
-    _, _, S, N, m, decay = case
     found, point = MemoryModel(*case), torch.tensor(theta, dtype=torch.float64)
-    arch = Architecture(S, N, hidden=m * S, states=S, output="states", attention="ssm",
-                        decay=decay, channels=S + 1)  # fmt: skip
-    whole = PopulationLoss(arch, HiddenSource(found.process))
+    arch, whole = whole_layer(found)
     value, gradient = whole.value_and_gradient(lift_states(point[None], arch))
     assert float(value) == pytest.approx(float(found.loss(point)), rel=1e-13)
     tangent = torch.cat([
