@@ -105,9 +105,11 @@ def compute(seeds: int = 10, times: int = 240, steps: int = 250) -> xr.Dataset:
         "level": (("decay", "poles", "which"), levels),
     }  # fmt: skip
     data |= _beliefs(steps)
-    for name in ("speed", "weight", "belief", "read_belief"):  # as exact as a figure needs
+    for name in ("weight", "belief", "read_belief"):  # as exact as a figure needs
         held, values = data[name]
-        values = values if name == "speed" else values.round(2)
+        data[name] = (held, values.round(2))
+    for name in ("loss", "speed", "weight", "belief", "read_belief"):
+        held, values = data[name]
         data[name] = (held, values.astype(np.float32))
     return xr.Dataset(data, {"decay": list(DECAYS), "scale": list(SCALES), "time": grid,
                              "mixer": list(MIXERS)})  # fmt: skip
