@@ -13,6 +13,7 @@ from flowsim import (
     Label,
     Status,
     find_limits,
+    hitting_times,
 )
 from flowsim.elementary import exponential
 from flowsim.models import UniformAttentionModel
@@ -20,7 +21,7 @@ from flowsim.models.uniform import rows as uniform
 from flowsim.models.uniform.ranges import gather
 from flowsim.models.uniform.shift import best_shift, newton_shift
 from flowsim.models.uniform.sums import EACH, SUMS, class_sums
-from flowsim.models.uniform.table import STEEPEST, UNIGRAM_LOGIT, LawTable
+from flowsim.models.uniform.table import STEEPEST, UNIGRAM_LOGIT, LawTable, law_table
 
 
 def evaluate(table, theta, memory=None):
@@ -141,6 +142,17 @@ def test_a_level_that_is_missing_is_asked_for_and_nothing_not_finite_is_answered
     memory[uniform.KNOWN] = 0.0
     broken = np.array([np.nan, 0.5, 0.8])
     assert uniform.expand(broken, table.reals, table.ints, *arguments) == -1
+
+
+def test_times_from_known_limits_need_no_table_that_the_limits_have_filled():
+    """The table of a chain may be a new one, as in another process."""
+    model = UniformAttentionModel(BinaryChain(0.5, 0.8), 8)
+    starts = torch.tensor([[0.5, -1.4, 0.0], [1.9, -1.9, 0.0]], dtype=torch.float64)
+    limits = find_limits(model, starts)
+    expected = hitting_times(model, starts, 0.03, limits=limits)
+    law_table.cache_clear()
+    found = hitting_times(model, starts, 0.03, limits=limits)
+    assert found.isfinite().all() and torch.equal(found, expected)
 
 
 def test_a_plane_that_is_never_left_stays_flat():

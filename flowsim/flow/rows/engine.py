@@ -158,18 +158,6 @@ def follow_rows(
     )
 
 
-def loss_followed(model: Model, half: CompiledModel, theta: Tensor) -> Tensor:
-    """The loss whose gradient moves the rows, (n,), which may be the model's, its kinks rounded."""
-    start = theta.detach().cpu().numpy().astype(np.float64)
-    chart, engine = RowChart(start, model, half.origin), engine_of(half)
-    row = _workspace(half, start.shape[1])
-    values = [
-        engine.loss_of_row(row, *given)
-        for given in zip(chart.y, chart.at_zero.astype(float), chart.signs, strict=True)
-    ]
-    return torch.tensor(values, dtype=torch.float64, device=theta.device)
-
-
 def _workspace(half: CompiledModel, k: int) -> Any:
     return allocate_workspace(*half.constants(), k, STAGES, half.own_steps)
 
@@ -235,7 +223,8 @@ class SwitchingSolver:
             found = follow_rows(self.model, self.half, rows, steps, wanted=wanted)
             return torch.where(found.why == return_codes.ARRIVED, found.time, torch.nan)
 
-        begun = loss_followed(self.model, self.half, start)
+        # the loss whose gradient moves the rows, which may be the model's with its kinks rounded
+        begun = follow_rows(self.model, self.half, start, steps._replace(most=0)).loss
         return times_to_fraction(until, start, begun, ends.loss, fraction)
 
 

@@ -347,12 +347,3 @@ def follow_all(
                 copy(row.velocity, out.velocities[i])
                 saddle_distance(row, out.near[i])
         copy(row.y, out.ends[i])
-
-
-@template
-def loss_of_row(row: TrajectoryWorkspace, start, at_zero, signs):
-    """The loss at a start, as the flow has it."""
-    copy(start, row.y)
-    if start_here(row, at_zero, signs) != 0:
-        return nan
-    return loss(row.y, row.reals, row.ints, row.memory)
