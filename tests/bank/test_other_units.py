@@ -46,8 +46,8 @@ UNITS = [
 
 
 @pytest.mark.parametrize("units, seed", [
-    pytest.param(units, seed, marks=[] if i % 3 == seed and i % 2 == 0 else pytest.mark.slow)
-    for i, units in enumerate(UNITS) for seed in range(3)
+    pytest.param(units, i % 3, marks=[] if i in (0, 4, 8) else pytest.mark.slow)
+    for i, units in enumerate(UNITS)
 ], ids=str)  # fmt: skip
 def test_other_units_change_no_label_and_no_number(units, seed):
     label, codes, kinds = ends_at_first(seed)
@@ -56,14 +56,12 @@ def test_other_units_change_no_label_and_no_number(units, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("units", [{"size": 1e-9}, {"size": 1e6}, {"unit": 1e-9}, {"shift": 1e3}],
-                         ids=str)  # fmt: skip
-def test_other_units_change_no_share_of_a_portrait(units):
+def test_other_units_change_no_share_of_a_portrait():
     shares = []
-    for change in ({}, units):
+    for change in ({}, {"size": 1e-9}, {"size": 1e6}, {"unit": 1e-9}, {"shift": 1e3}):
         model, _ = random_wells(1, **change)
         size, shift = change.get("size", 1.0), change.get("shift", 0.0)
         window = dict.fromkeys("xy", ((shift - 3) * size, (shift + 2.8) * size))
-        record = flowsim.portrait(model, window=window, resolution=6, confirm=0, boundary=False)
+        record = flowsim.portrait(model, window=window, resolution=4, confirm=0, boundary=False)
         shares.append((record.label.values.tolist(), record.curve_kind.values.tolist()))
-    assert shares[0] == shares[1]
+    assert all(share == shares[0] for share in shares)

@@ -1,7 +1,8 @@
 """One table: every built-in model with every option, on every chain, and what holds of each.
 
 The problems are the cases of ``golden``; the solver for any loss and torchdiffeq follow them too.
-By default a few starts on the first chain are tried, among the slow tests more on all.
+By default a few starts on the first chain are tried, among the slow tests more on one other; the
+goldens are of all chains.
 """
 
 import copy
@@ -27,9 +28,9 @@ def problems(first, others, once):
     few = [pytest.param(case, 0, first, id=case.name) for case in CASES]
     many = [
         pytest.param(case, chain, others, id=f"{case.name}-{chain}-many", marks=pytest.mark.slow)
-        for case in CASES
+        for i, case in enumerate(CASES)
         if not case.name.startswith(once)
-        for chain in range(len(case.chains))
+        for chain in [1 + i % 2 if len(case.chains) > 1 else 0]
     ]
     return few + many
 
@@ -97,13 +98,13 @@ def test_paths_are_those_of_torchdiffeq(case, chain, count):
     times = 2 + torch.tensor([0, 0.1, 0.3, 1 if short else 10], dtype=torch.float64)
     found = trajectories(model, starts, times)
     assert torch.equal(found[0], starts)
-    exact = integrate(model, starts, times, 1e-9, 1e-11)
     names = (name for name in PATHS if name in (solver_of(model).variable, case.name[: len(name)]))
     allowed = PATHS.get(next(names, ""), 1e-6)
+    exact = integrate(model, starts, times, max(allowed / 100, 1e-9), allowed / 1000)
     assert ((found - exact).abs() / (1 + exact.abs())).max() < allowed
 
 
-@each_problem(6, 100)
+@each_problem(6, 24)
 def test_ends_fit_their_labels_and_keep_what_is_conserved(case, chain, count):
     model, starts, found = followed(case, chain, count)
     known = found.label != Label.UNRESOLVED
@@ -124,7 +125,7 @@ def test_ends_fit_their_labels_and_keep_what_is_conserved(case, chain, count):
     assert not ((after - before).abs() / size > allowed).any()
 
 
-@each_problem(6, 40)
+@each_problem(6, 24)
 def test_half_a_digit_more_changes_no_label(case, chain, count):
     model, starts, found = followed(case, chain, count)
     finer = find_limits(model, starts, rtol=case.rtol / 3)
