@@ -103,7 +103,7 @@ def starts(model, n, size=2.0, seed=0):
 @pytest.mark.parametrize("kind", [Well, Valley, Net, Bowl, Spiral])
 def test_every_start_is_decided(kind):
     model = kind()
-    found = limits_of(model, starts(model, 200))
+    found = limits_of(model, starts(model, 40))
     assert found.label.unique().tolist() == [Label.LOCAL_MINIMUM]
     decisive = {Rule.CAME_TO_REST, Rule.SHADOWS, *([Rule.RETURNS] if kind is Spiral else [])}
     assert {*map(Rule, found.rule.tolist())} <= decisive
@@ -115,7 +115,7 @@ def test_every_start_is_decided(kind):
 
 
 def test_both_wells_are_found_on_their_sides():
-    model, rows = Well(), starts(Well(), 200)
+    model, rows = Well(), starts(Well(), 40)
     # the hill between the wells, and the wells: x³ − x + 0.2 = 0
     left, hill, right = sorted(np.roots([1, 0, -1, 0.2]).real)
     found = limits_of(model, rows)
@@ -220,14 +220,14 @@ def test_paths_and_times_are_those_of_scipy(kind):
 
 def test_nothing_is_made_on_a_device_where_the_starts_are_not():
     """Where every tensor without a device would lie elsewhere, all is as before."""
-    model, rows = Well(), starts(Well(), 50)
-    times, loss = torch.tensor([0.0, 1.0, 2.0]).double(), torch.full((50,), 0.1).double()
+    model, rows = Well(), starts(Well(), 18)
+    times, loss = torch.tensor([0.0, 1.0, 2.0]).double(), torch.full((18,), 0.1).double()
 
     def everything():
         return (
             limits_of(model, rows).theta,
             displace(model, rows, 1e-6),
-            any_paths(model, rows, times[:, None].expand(-1, 50), Steps(1e-6, 1e-9, 20_000)),
+            any_paths(model, rows, times[:, None].expand(-1, 18), Steps(1e-6, 1e-9, 20_000)),
             any_times(model, rows, loss, Steps(1e-6, 1e-8, 20_000)),
         )
 

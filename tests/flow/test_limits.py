@@ -62,7 +62,7 @@ def test_second_set_end_points_and_times_by_quadrature(p, q, e, w):
     model, oracle = model_at(float(p), float(q)), Canonical(p, q)
     start = rows(e, w)
     limit = find_limits(model, start)
-    mpmath.mp.dps = 20  # a quadrature in a quadrature
+    mpmath.mp.dps = 16  # a quadrature in a quadrature
     end_e, end_w = oracle.global_end(e, w, float(limit.theta[1]))
     assert abs(limit.theta[0] - float(end_e)) < 1e-9
     assert abs(limit.theta[1] - float(end_w)) < 1e-9

@@ -45,7 +45,7 @@ def half_time(depth, d):
 
 
 @pytest.mark.parametrize("depth, small", [
-    (2, (1e-3, 1e-8, 1e-16, 1e-30)), (3, (1e-8,)), (4, (1e-4,)),
+    (2, (1e-3, 1e-8, 1e-16, 1e-30)), (3, (1e-8,)),
     pytest.param(6, (1e-3, 1e-30), marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_small_first_weights_learn_in_the_time_of_the_closed_form(depth, small):
@@ -77,9 +77,8 @@ def test_so_do_starts_beside_a_saddle_anywhere_in_any_direction(offset, size):
     assert across.tolist() == pytest.approx([1.0, -1.0])
 
 
-@pytest.mark.parametrize("sigma", [1e-12, 1e-7])
-def test_half_of_a_small_gaussian_cloud_on_a_saddle_goes_to_either_side(sigma):
-    share = float(flowsim.gaussian(Saddle(), [sigma], 100).fraction[0])
+def test_half_of_a_small_gaussian_cloud_on_a_saddle_goes_to_either_side():
+    share = float(flowsim.gaussian(Saddle(), [1e-12], 100).fraction[0])
     assert 0.3 < share < 0.7
 
 

@@ -48,7 +48,7 @@ def posed(case, chain, count):
         one, other = (starts[:, model.coordinates.index(name)].abs() for name in case.mirror)
         starts = starts[one != other]
     slow = solver_of(model).batched or case.name.startswith("rank_one_4")
-    return model, starts[: min(count, 3 if count < 8 else 12) if slow else count]
+    return model, starts[: min(count, 2 if count < 8 else 8) if slow else count]
 
 
 #: Limits that several tests look at, by case, chain and number.

@@ -37,7 +37,7 @@ BOTH = pytest.mark.parametrize(("p", "q"), CHAINS)
 
 @pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3), (0.97, 0.35), (0.45, 0.56)])
 def test_the_canonical_basins_and_limits(p, q, generator):
-    model, start = CanonicalModel(BinaryChain(p, q)), uniform_starts(60, generator)
+    model, start = CanonicalModel(BinaryChain(p, q)), uniform_starts(24, generator)
     found = reference_limits(model, start)
     inside = reaches_global_minimum(model.chain, start)
     expected = torch.where(inside, Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM).to(torch.int8)

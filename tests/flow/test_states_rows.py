@@ -51,8 +51,8 @@ def test_most_rows_are_decided_and_learn_at_v_zero(name):
     assert fallen.double().mean() > 0.6
     assert float(limits.theta[trapped][~fallen, 0].abs().max()) < 1e-4
     assert float(limits.theta[trapped][~fallen, 2].abs().min()) > 1e3
-    mirrored = find_limits(reduced, theta * torch.tensor([-1, 1, 1]))
-    assert (mirrored.label == limits.label).all()
+    mirrored = find_limits(reduced, theta[:3] * torch.tensor([-1, 1, 1]))
+    assert (mirrored.label == limits.label[:3]).all()
 
 
 def test_a_start_on_the_critical_plane_stays():
