@@ -13,6 +13,7 @@ from torch import Tensor
 
 from flowsim.interface import Model
 from flowsim.labels import BASINS, Label
+from flowsim.landscape.stability import rounded
 
 #: Steps of Newton's method at most that polish an end, and that project a point onto a set of ends.
 #: After the first few a step counts while it leaves at most this part of the speed.
@@ -34,6 +35,9 @@ _NEAREST = 3
 #: A way along a set of ends is as long as changes the rates by this part, and tried at these parts
 #: of that length: a point is new that is this part of the length away, and slower than the last.
 _BENDS, _TRIED, _NEW = 0.1, (0.25, 0.125), 0.3
+#: A place of a set is none where the field is, within this part, that of the rates, and this many
+#: times what rounding may do.
+_ALIKE, _RESOLVED = 0.5, 30.0
 #: Losses differ by this part of those between the ends, or their number goes by their places.
 _EQUAL = 1e-9
 #: Losses on the way along a set of ends differ by this part of those on the straight way at most.
@@ -368,7 +372,8 @@ class Ends:
 
         From the point a step is taken along every direction in which the rates are small, as long
         as the rates stay nearly what they are, and corrected to a zero of the field: on a set that
-        extends, these zeros are elsewhere; near a single point, however flat, they lead back to it.
+        extends, these zeros are elsewhere; near a single point, however flat, they lead back to it,
+        or the field there does, as fast as the rate along the step says, and not by rounding.
         """
         jacobian = self.model.jacobian(theta[None]).detach().nan_to_num()[0]
         _, rates, across = torch.linalg.svd(jacobian)
@@ -388,8 +393,20 @@ class Ends:
             left = self.model.field(zero).detach().abs().amax(1)
             size = steps.abs().amax(1) + _UNITS / _ROUNDED * zero.abs().amax(1)
             rests = left <= _ROUNDED * steep.abs().max() * size
+            rests &= ~self._returns(zero, theta, flat, jacobian)
             ranks.append(int((torch.linalg.svdvals(moved[rests]) > _NEW).sum()))
         return min(ranks)
+
+    def _returns(self, place: Tensor, theta: Tensor, across: Tensor, jacobian: Tensor) -> Tensor:
+        """Mask of places (m, k) where the field along ``across`` is that of the rates at θ (k,)."""
+        field = self.model.field(place).detach()
+        scatter = [(self.model.field(x).detach() - field) for x in rounded(place)]
+        terms = 2.0**-52 * (place.abs() @ jacobian.abs().mT * across.abs()).sum(1)
+        noise = torch.stack([terms, *((x * across).sum(1).abs() for x in scatter)]).amax(0)
+        along = ((field - self.model.field(theta[None]).detach()) * across).sum(1)
+        expected = ((place - theta) @ jacobian.mT * across).sum(1)
+        alike = (along / expected - 1).abs() <= _ALIKE
+        return alike & (along.abs() > _RESOLVED * noise)
 
     def _straight(self, theta: Tensor, directions: Tensor) -> Tensor:
         """Distance from a point (k,) along directions (m, k) with nearly constant rates, (m,).

@@ -24,6 +24,7 @@ POINTS = {
     "turned, far from 0": (lambda x, y: (x - y + 1) ** 4 + (x + y - 3) ** 2, [1, 2]),
     "1e9": (lambda x, y: 1e9 * x**2 + y**2, [0, 0]),
     "1e12": (lambda x, y: 1e12 * x**2 + y**2, [0, 0]),
+    "1e14": (lambda x, y: x**2 / 2 + 1e-14 * y**2 / 2, [0, 0]),
     "Powell": (powell, [0, 0, 0, 0]),
     "Rosenbrock": (lambda x, y: (1 - x) ** 2 + 100 * (y - x**2) ** 2, [1, 1]),
 }
