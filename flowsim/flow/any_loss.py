@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,6 +32,7 @@ from flowsim.flow.return_codes import (
     DIVERGED,
     FAR,
     GOING,
+    INFINITY,
     MINIMA,
     NEAR,
     NOT_FINITE,
@@ -87,6 +89,9 @@ _GROWTH = 11.0
 _GROWING = 1e-14
 #: Parts of a step of a field in which its loss may turn, and bisections to where it does.
 _PARTS, _TURNS = 4, 20
+#: Steps of Newton's method to a point of rest near a row; it is near a coordinate that differs by
+#: this part of its size; a displacement is so many times what rounding changes of it.
+_NEWTON, _BESIDE, _SURE = 12, 0.1, 8.0
 #: Trials by false position to land on a loss.
 _LANDINGS = 60
 #: log|θᵢ| below which θᵢ is zero for everything else, and its error does not count.
@@ -106,12 +111,15 @@ _STATUS = {
     OUT_OF_STEPS: Status.TIMED_OUT,
     NOT_FINITE: Status.FAILED,
     DIVERGED: Status.DIVERGED,
+    INFINITY: Status.DIVERGED,
     REPEATS: Status.PERIODIC,
 }
-#: After so many steps each, rows that seem to come back are tried, all together.
-_TRIED = 20
-#: A turn is followed with these errors to see whether an orbit is closed, or a spiral comes nearer.
-_FINE = Steps(1e-9, 1e-14, 0)
+#: After so many steps each, rows that seem to come back are tried, all together; after the second
+#: and twice as many each, whether rows spiral outwards.
+_TRIED, _OUTWARD = 20, 8 * FIRST
+#: A turn is followed with the first errors to see whether a cycle attracts, and with the second
+#: whether an orbit is closed, or a spiral comes nearer.
+_ROUGH, _FINE = Steps(1e-7, 1e-12, 0), Steps(1e-9, 1e-14, 0)
 
 
 @dataclass
@@ -155,11 +163,13 @@ class BatchState:
     short: Tensor
 
     @classmethod
-    def at(cls, model: Model, theta: Tensor, steps: Steps) -> BatchState:
-        """The finite rows of θ (n, k), ``padded_indices``."""
+    def at(
+        cls, model: Model, theta: Tensor, steps: Steps, zero: Tensor | None = None
+    ) -> BatchState:
+        """The finite rows of θ (n, k), ``padded_indices``; ``zero`` (n, k) as of ``Chart``."""
         index = padded_indices(theta.isfinite().all(1))
         theta = theta[index].detach()
-        chart = Chart.at(model, theta)
+        chart = Chart.at(model, theta, None if zero is None else zero[index])
         y = chart.to_chart(theta)
         zero = torch.zeros_like(y[:, 0])
         none = zero, zero, theta, zero, zero, zero, zero, zero.bool(), zero
@@ -239,8 +249,11 @@ class BatchState:
         new, error = self._step(h)
         way, size = self._way_to(new), torch.maximum(self.y.abs(), new.abs())
         logarithmic, (rtol, atol, _) = self.chart.logarithmic, self.steps
-        length = way.unsqueeze(1)
-        allowed = rtol * torch.minimum(size, length) + atol * length + _ROUNDED * size
+        length, rounded_by = way.unsqueeze(1), _ROUNDED * size
+        if self.chart.zero is not None:
+            near = torch.maximum((self.y - self.chart.zero).abs(), (new - self.chart.zero).abs())
+            rounded_by, size = _ROUNDING * size + _ROUNDED * near, near
+        allowed = rtol * torch.minimum(size, length) + atol * length + rounded_by
         if self.chart.any_logarithmic:
             allowed = torch.where(logarithmic, rtol + _ROUNDING * size, allowed)
         ratio = error.abs() / allowed
@@ -367,23 +380,54 @@ class BatchState:
         matrix = torch.diag_embed((rate / GAMMA).expand(m, k)) - self.jacobian
         inverse, _ = torch.linalg.inv_ex(matrix)
         stages = self.y.new_empty(m, STAGES, k)
-        # products of each row alone: in one of all rows, rounding would depend on a row's place
-        a, c = (h.new_tensor(x).expand(m, -1, -1) for x in (_A, _C))
         point, right = self.y, self.field
-        for s in range(STAGES):
-            if s:
-                point = self.y + torch.bmm(a[:, s : s + 1, :s], stages[:, :s]).view(m, k)
-                right = self.chart.velocity(self.model, point)
-                right = right + torch.bmm(c[:, s : s + 1, :s], stages[:, :s]).view(m, k) * rate
-            stages[:, s] = torch.bmm(inverse, right.unsqueeze(2)).view(m, k)
+        for s, coefficients in enumerate(_coefficients(h.dtype, h.device)):
+            if s:  # products of each row alone: in one of all, rounding would depend on its place
+                sums = torch.bmm(coefficients.expand(m, -1, -1), stages[:, :s])
+                ahead, slopes = sums.unbind(1)
+                point = self.y + ahead
+                right = torch.addcmul(self.chart.velocity(self.model, point), slopes, rate)
+            stages[:, s] = torch.bmm(inverse, right.unsqueeze(2)).squeeze(2)
         error = stages[:, -1]
         return point + error, error
 
 
+@cache
+def _coefficients(dtype: torch.dtype, device: torch.device) -> list[Tensor]:
+    """For each stage the coefficients of those before: of its place, and of its slope, (2, s)."""
+    both = torch.from_numpy(np.stack([_A, _C], 1)).to(dtype=dtype, device=device)
+    return [both[s, :, :s].contiguous() for s in range(STAGES)]
+
+
 def _neighbours(model: Model, centre: Tensor, size: float) -> Tensor:
-    """``displace`` by parts of each coordinate; of one that is 0, by parts of the row."""
-    unit = torch.where(centre == 0, centre.abs().amax(1, keepdim=True), centre.abs())
-    return displace(model, centre, size, torch.where(unit > 0, unit, 1.0))
+    """``displace`` by parts of each coordinate, counted from a point of rest near the row.
+
+    Of a coordinate that is 0 there, by parts of the row; of all by no less than the rounding of
+    that point.
+    """
+    rest, known = _rest_near(model, centre)
+    away = (centre - rest).abs()
+    unit = torch.where(away == 0, away.amax(1, keepdim=True), away)
+    unit = torch.where(unit > 0, unit, 1.0)
+    return displace(model, centre, size, torch.maximum(unit, _SURE * known / size))
+
+
+def _rest_near(model: Model, theta: Tensor) -> tuple[Tensor, Tensor]:
+    """Points of rest near rows (n, k), and what rounding changes of them; 0 and 0 where none is.
+
+    A coordinate counts that differs from the row's by less than a part of its size.
+    """
+    n = len(theta)
+    rest = theta = theta[padded_indices(torch.ones_like(theta[:, 0], dtype=torch.bool))]
+    for _ in range(_NEWTON):
+        inverse = torch.linalg.pinv(model.jacobian(rest).nan_to_num())
+        field = model.field(rest)
+        step = (inverse @ field.unsqueeze(2)).squeeze(2)
+        rest = torch.where(step.isfinite().all(1, keepdim=True), rest - step, rest)
+    scatter = [inverse @ (model.field(x) - field).unsqueeze(2) for x in rounded(rest)]
+    known = torch.stack([x.squeeze(2).abs() for x in scatter]).amax(0) + step.abs()
+    near = (theta - rest).abs() + known < _BESIDE * theta.abs()
+    return torch.where(near, rest, 0.0)[:n], torch.where(near, known, 0.0)[:n]
 
 
 def any_paths(model: Model, rows: Tensor, times: Tensor, steps: Steps) -> Tensor:
@@ -452,7 +496,7 @@ class RosenbrockSolver:
         squares = _SQUARES if start.device.type == "cpu" else _SQUARES_ON_GPU
         for part in start.split(max(1, squares // start.shape[1] ** 2)):
             states = resolve_near_saddles(
-                partial(follow, self.model),
+                partial(self._follow, steps),
                 self.model,
                 part,
                 steps,
@@ -461,6 +505,11 @@ class RosenbrockSolver:
             )
             rest_on_kinks(self.model, part, states)
             yield states
+
+    def _follow(self, first: Steps, start: Tensor, steps: Steps) -> EndStates:
+        """``follow``; with finer steps than first sizes count from a point of rest near a row."""
+        zero = _rest_near(self.model, start)[0] if steps.rtol < first.rtol else None
+        return follow(self.model, start, steps, zero)
 
     def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
         """θ (T, n, k) at the times (T, n), from ``start`` at times[0]; NaN if not known."""
@@ -472,9 +521,9 @@ class RosenbrockSolver:
         return times_to_fraction(until, start, self.model.loss(start), ends.loss, fraction)
 
 
-def follow(model: Model, start: Tensor, steps: Steps) -> EndStates:
-    """The end states of rows (n, k), followed once."""
-    levels, state = model.levels(), BatchState.at(model, start, steps)
+def follow(model: Model, start: Tensor, steps: Steps, zero: Tensor | None = None) -> EndStates:
+    """The end states of rows (n, k), followed once; ``zero`` (n, k) as of ``Chart``."""
+    levels, state = model.levels(), BatchState.at(model, start, steps, zero)
     theta, why = start.clone(), torch.full_like(start[:, 0], NOT_FINITE, dtype=torch.long)
     attempts, closest = torch.zeros_like(why), torch.full_like(start[:, 0], torch.inf)
     revives = torch.zeros_like(why, dtype=torch.bool)
@@ -547,7 +596,8 @@ def follow(model: Model, start: Tensor, steps: Steps) -> EndStates:
         settles, limit = growth.converged(model, rows)
         theta[rows[settles]], why[rows[settles]] = limit[settles], REST
     if circles is not None:
-        theta = torch.where((why == SPIRALS).unsqueeze(1), circles.sink, theta)
+        turns = (why == SPIRALS) | (why == INFINITY)
+        theta = torch.where(turns.unsqueeze(1), circles.sink, theta)
     states = _states(model, levels, start, theta, why, attempts, closest)
     if growth is not None:
         growth.send_to_infinity(model, states, drifts > _DRIFTING)
@@ -567,12 +617,14 @@ class _Circles:
     Attributes:
         period: of rows whose orbit is closed, or near a cycle, (n,), else NaN.
         sink: where rows end that spiral there, (n, k), else NaN.
+        leaves: which rows spiral outwards without end, (n,); ``sink`` is NaN where these turn.
         turns: after how many returns rows seem to come back, which is not tried yet, (n,), else 0.
     """
 
     def __init__(self, model: Model, state: BatchState, start: Tensor, most: int) -> None:
         self.model, self.period = model, torch.full_like(start[:, 0], torch.nan)
         self.sink = torch.full_like(start, torch.nan)
+        self.leaves = torch.zeros_like(self.period, dtype=torch.bool)
         self.turns = torch.zeros_like(self.period, dtype=torch.long)
         y, field, curve = start.clone(), torch.zeros_like(start), torch.zeros_like(start)
         y[state.index], field[state.index], curve[state.index] = state.y, state.field, _curve(state)
@@ -582,6 +634,7 @@ class _Circles:
         """Why rows (m,) stop, if they have not stopped before."""
         going = reason == GOING
         reason = torch.where(going & self.period[index].isfinite(), REPEATS, reason)
+        reason = torch.where(going & self.leaves[index], INFINITY, reason)
         return torch.where(going & self.sink[index].isfinite().all(1), SPIRALS, reason)
 
     def note(self, attempt: int, state: BatchState) -> None:
@@ -589,15 +642,19 @@ class _Circles:
         index, returns = state.index, self.returns
         if attempt % FIRST == 0 and attempt > FIRST:
             centre = state.chart.to_theta(returns.centre(index))
-            found, sink = spirals(self.model, centre, state.theta, self._fine)
-            self.sink[index[found]] = sink[found]
+            late = attempt >= _OUTWARD and (attempt // FIRST).bit_count() == 1
+            for outward in (False, True)[: 1 + late]:
+                found, sink = spirals(self.model, centre, state.theta, self._fine, outward)
+                self.sink[index[found]] = sink[found]
+                self.leaves[index[found]] = outward
         if attempt % _TRIED == 0:
             # a row most of whose steps are very short creeps along a jump, and is not closed
             tried = padded_indices((self.turns[index] > 0) & (2 * state.short < attempt))
             if len(tried):
                 rows = index[tried]
-                theta = state.chart.rows(tried).to_theta(returns.places[rows, -1])
-                self.period[rows] = returns.closed(rows, self.turns[rows], theta, self._fine)
+                chart = state.chart.rows(tried)
+                fines = partial(self._fine, steps=_ROUGH), self._fine
+                self.period[rows] = returns.closed(rows, self.turns[rows], chart, fines)
                 self.turns[rows] = 0
         motion = state.y, state.field, _curve(state)
         returned = returns.note(attempt, index, motion, state.theta, state.time)
@@ -611,8 +668,8 @@ class _Circles:
         rows = (spent & (ends.why == OUT_OF_STEPS)).nonzero()[:, 0]
         ends.why[rows[self.returns.stays_near(rows)]] = STAYS
 
-    def _fine(self, theta: Tensor) -> BatchState:
-        return BatchState.at(self.model, theta, _FINE)
+    def _fine(self, theta: Tensor, steps: Steps = _FINE) -> BatchState:
+        return BatchState.at(self.model, theta, steps)
 
 
 def _curve(rows: BatchState) -> Tensor:

@@ -26,15 +26,17 @@ class Chart:
         logarithmic: which coordinates are logarithms, shape (n, k).
         seen: which of them are not among ``model.keeps_sign``, shape (n, k), and None for none.
         at_zero: whether some logarithmic coordinate of some row is held at zero.
+        zero: from where the size of other coordinates is counted, (n, k); from 0 if None.
     """
 
     signs: Tensor
     logarithmic: Tensor
     at_zero: bool
     seen: Tensor | None = None
+    zero: Tensor | None = None
 
     @classmethod
-    def at(cls, model: Model, theta: Tensor) -> Chart:
+    def at(cls, model: Model, theta: Tensor, zero: Tensor | None = None) -> Chart:
         """The chart of the orthant in which each row of θ lies."""
         signs = torch.sign(theta)
         logarithmic = torch.tensor(model.keeps_sign, device=theta.device).expand(theta.shape)
@@ -43,7 +45,8 @@ class Chart:
             seen = _invariant_planes(model, theta) & ~logarithmic
             at_zero |= bool((seen & (signs == 0)).any())
             logarithmic, seen = logarithmic | seen, seen if bool(seen.any()) else None
-        return cls(signs, logarithmic, at_zero, seen)
+        zero = None if zero is None else torch.where(logarithmic, 0.0, zero)
+        return cls(signs, logarithmic, at_zero, seen, zero)
 
     def to_chart(self, theta: Tensor) -> Tensor:
         """y(θ), shape (n, k); zero for a coordinate that is held at zero, NaN for another sign."""
@@ -87,8 +90,8 @@ class Chart:
 
     def rows(self, which: Tensor | slice) -> Chart:
         """The chart of some of the rows, by a mask or by their numbers."""
-        seen = None if self.seen is None else self.seen[which]
-        return Chart(self.signs[which], self.logarithmic[which], self.at_zero, seen)
+        seen, zero = (None if x is None else x[which] for x in (self.seen, self.zero))
+        return Chart(self.signs[which], self.logarithmic[which], self.at_zero, seen, zero)
 
     @classmethod
     def joined(cls, parts: list[Chart]) -> Chart:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from flowsim.flow.batch import padded_indices
+from flowsim.flow.chart import Chart
 from flowsim.landscape.stability import without_dust
 
 #: Rows take a new surface, through where they are, after this many steps and twice as many each.
@@ -25,9 +26,12 @@ _KEPT, _TURNS = 9, 4
 _NEAR, _REMAINS = 1e-3, 1e-2
 #: An orbit is closed when it misses itself by this part of its extent at most.
 _CLOSED = 1e-7
-#: A spiral into a sink is tried at its distance times 1, 1/2, …; each must come nearer by more than
-#: the second in a turn, of at most so many steps.
-_COPIES, _NEARER, _MOST = 10, 1e-6, 2000
+#: A spiral into a sink is tried at so many distances, its own times 1, 1/2, …, and one outwards at
+#: 1, 2, …; each must come nearer, or further, by more than the last in a turn, of at most so many
+#: steps.
+_COPIES, _OUT, _NEARER, _MOST = 10, 41, 1e-6, 2000
+#: A coordinate turns with an outward spiral that has this part of the largest in it.
+_TAKES_PART = 1e-3
 #: Pieces of a row's steps, of which the first is left out.
 _PIECES = 8
 #: A coordinate stays as it is when its extent in the second half is this part of the first's.
@@ -97,6 +101,7 @@ class Returns:
         self.low[index] = self.high[index] = self.y[index]
         self.count[index] = 0
         self.places[index] = self.times[index] = torch.nan
+        self.places[index, -1], self.times[index, -1] = self.y[index], self.time[index]
 
     def centre(self, index: Tensor) -> Tensor:
         """The middle of the orbits' extents, (m, k)."""
@@ -106,8 +111,8 @@ class Returns:
         """After how many returns each row seems to come back to where it was, (m,); 0 if not."""
         places = self.places[index] / self.scale[index].unsqueeze(1)
         turns = torch.zeros_like(index)
-        tried = self.count[index].long()
-        tried = (tried >= 3) & ((tried & (tried - 1) == 0) | (tried == 3))
+        count = self.count[index].long()
+        tried = (count & (count - 1) == 0) | (count == 3)
         for m in range(_TURNS, 0, -1):
             last = (places[:, -1] - places[:, -1 - m]).abs().amax(1)
             before = (places[:, -1 - m] - places[:, -1 - 2 * m]).abs().amax(1)
@@ -115,40 +120,52 @@ class Returns:
             turns = torch.where(tried & seems, m, turns)
         return turns
 
-    def closed(self, index: Tensor, turns: Tensor, theta: Tensor, fine: Fine) -> Tensor:
+    def closed(self, index: Tensor, turns: Tensor, chart: Chart, fines: Sequence[Fine]) -> Tensor:
         """The periods of rows whose orbits are closed, or approach a cycle, (m,); else NaN.
 
         Args:
             index: the rows, (m,), which have just returned.
             turns: after how many returns they seem to be where they were.
-            theta: their last returns, outside the chart.
-            fine: follows them with small errors.
+            chart: of these rows.
+            fines: follow them with smaller and smaller errors. All but the last see cycles alone
+                that attract.
         """
-        times = self.times[index]
-        period = times[:, -1] - times.gather(1, _KEPT - 1 - turns.unsqueeze(1))[:, 0]
-        miss, length, state = [], [], fine(theta)
-        normal, anchor = (self.normal / self.scale)[index], self.anchor[index]
-        start = state.y.clone()
-        for _ in range(2):
-            state.time = torch.zeros_like(state.time)
-            state, arrived, extent = _until(state, period)
-            extent = torch.maximum(extent, 1e-9 * extent.amax(1, keepdim=True)).clamp_min(1e-300)
-            late = -((state.y - anchor) * normal).sum(1) / (state.field * normal).sum(1)
-            place = state.y + late.unsqueeze(1) * (
-                state.field + late.unsqueeze(1) / 2 * _curve(state)
-            )
-            missed = ((place - start) / extent).abs().amax(1)
-            miss.append(torch.where(arrived & (late.abs() < 0.1 * period), missed, torch.inf))
-            length.append(period + late)
-            start = place
-            if bool((miss[0] <= _CLOSED).all()):
-                break
-        first, second = miss[0], miss[-1]
-        rate = second / first
-        cycle = (rate < 0.99) & (first / (1 - rate) <= _REMAINS)
-        found = (first <= _CLOSED) | cycle
-        whole = torch.where(first <= _CLOSED, length[0], length[-1])
-        return torch.where(found & (period > 0), whole, torch.nan)
+        period = torch.full_like(self.times[index, -1], torch.nan)
+        for fine in fines:
+            left = padded_indices(period.isnan())
+            if len(left):
+                exact = fine is fines[-1]
+                period[left] = self._turn(index[left], turns[left], chart.rows(left), fine, exact)
+        return period
+
+    def _turn(self, index: Tensor, turns: Tensor, chart: Chart, fine: Fine, exact: bool) -> Tensor:
+        """Periods by a turn of the last place and of the one before, (m,); NaN if none is seen.
+
+        The first returns at some distance from itself; a part of the distance of both is left.
+        """
+        own, pick = torch.arange(len(index), device=index.device), _KEPT - 1 - turns
+        last, before = self.places[index, -1], self.places[index][own, pick]
+        period = self.times[index, -1] - self.times[index][own, pick]
+        state = fine(torch.cat([chart.to_theta(last), chart.to_theta(before)]))
+        both = index.repeat(2)
+        normal, anchor = (self.normal / self.scale)[both], self.anchor[both]
+        state, arrived, extent = _until(state, period.repeat(2))
+        late = -((state.y - anchor) * normal).sum(1) / (state.field * normal).sum(1)
+        place = state.y + late.unsqueeze(1) * (state.field + late.unsqueeze(1) / 2 * _curve(state))
+        seen = (arrived & (late.abs() < 0.1 * period.repeat(2))).view(2, -1).all(0)
+        extent = extent[: len(index)]
+        extent = torch.maximum(extent, 1e-9 * extent.amax(1, keepdim=True)).clamp_min(1e-300)
+        there, other = place.view(2, *last.shape)
+        missed = ((there - last) / extent).abs().amax(1)
+        apart, remains = (last - before) / extent, (there - other) / extent
+        rate = remains.norm(dim=1) / apart.norm(dim=1)
+        closed = (missed <= _CLOSED) & exact
+        cycle = (rate < (0.99 if exact else 0.9)) & (missed / (1 - rate) <= _REMAINS)
+        first, second = (period + part for part in late.view(2, -1))
+        signed = (remains * apart).sum(1) / apart.square().sum(1)
+        limit = first + signed / (1 - signed) * (first - second)
+        whole = torch.where(closed, first, limit)
+        return torch.where(seen & (closed | cycle) & (period > 0), whole, torch.nan)
 
     def stays_near(self, index: Tensor) -> Tensor:
         """Mask of rows that spent their steps and neither settle nor leave, (m,)."""
@@ -217,11 +234,14 @@ def _hermite(ends: Sequence[Tensor], h: Tensor, part: Tensor) -> Tensor:
     return u**3 * first + t**3 * last
 
 
-def spirals(model: Any, centre: Tensor, theta: Tensor, fine: Fine) -> tuple[Tensor, Tensor]:
+def spirals(
+    model: Any, centre: Tensor, theta: Tensor, fine: Fine, outward: bool
+) -> tuple[Tensor, Tensor]:
     """Mask of rows at θ (m, k) that spiral into a sink near ``centre``, and the sinks.
 
     Newton's method finds the sink. Copies of the row, at its displacement from there times 1, 1/2,
-    1/4, …, must all be nearer after a turn.
+    1/4, …, must all be nearer after a turn. Of rows that spiral ``outward`` without end copies at
+    the displacement times 1, 2, 4, … must be further away; the coordinates that turn are NaN.
     """
     sink = centre
     for _ in range(12):
@@ -233,15 +253,22 @@ def spirals(model: Any, centre: Tensor, theta: Tensor, fine: Fine) -> tuple[Tens
     rates, vectors = torch.linalg.eig(without_dust(model.jacobian(sink).nan_to_num()))
     slowest = rates.real.argmax(1, keepdim=True)
     turning = rates.gather(1, slowest)[:, 0]
-    found = (left.abs().amax((1, 2)) <= 1e-9 * size) & (rates.real < 0).all(1)
-    found &= (turning.imag.abs() > -turning.real) & (size > 0)
+    found = (left.abs().amax((1, 2)) <= 1e-9 * size) & (size > 0)
+    found &= (turning.real > 0) if outward else (rates.real < 0).all(1)
+    found &= turning.imag.abs() > turning.real.abs()
+    count, base, sign = (_OUT, 2.0, -1) if outward else (_COPIES, 0.5, 1)
+    part = base ** torch.arange(count).to(theta)
+    if outward and bool(found.any()):
+        # none is followed where the furthest does not turn and grow by its slopes
+        far = model.jacobian((sink + part[-1] * away)[found]).nan_to_num()
+        far = torch.linalg.eigvals(without_dust(far))
+        found[found.clone()] = ((far.real > 0) & (far.imag != 0)).any(1)
     rows = padded_indices(found)
     if not len(rows):
         return found, sink
-    part = 0.5 ** torch.arange(_COPIES).to(theta)
     copies = (sink[rows, None] + part[:, None] * away[rows, None]).flatten(0, 1)
-    about = sink[rows].repeat_interleave(_COPIES, 0)
-    dual = torch.linalg.pinv(vectors[rows]).repeat_interleave(_COPIES, 0)
+    about = sink[rows].repeat_interleave(count, 0)
+    dual = torch.linalg.pinv(vectors[rows]).repeat_interleave(count, 0)
 
     def distance(place: Tensor) -> Tensor:
         return (dual @ (place - about).to(dual.dtype).unsqueeze(2)).abs().squeeze(2).norm(dim=1)
@@ -252,10 +279,10 @@ def spirals(model: Any, centre: Tensor, theta: Tensor, fine: Fine) -> tuple[Tens
     normal = normal - radial * (normal * radial).sum(1, True) / radial.square().sum(1, True)
     near, seen = distance(copies), torch.zeros_like(copies[:, 0], dtype=torch.bool)
     nearer = torch.zeros_like(seen)
-    longest = 4 * 2 * math.pi / turning.imag.abs()[rows].repeat_interleave(_COPIES)
+    longest = 4 * 2 * math.pi / turning.imag.abs()[rows].repeat_interleave(count)
     for _ in range(_MOST):
         failed = (state.stuck | (state.time > longest) | (seen & ~nearer)) & ~(seen & nearer)
-        over = failed.view(-1, _COPIES).any(1).repeat_interleave(_COPIES)
+        over = failed.view(-1, count).any(1).repeat_interleave(count)
         going = ~seen & ~over
         if not bool(going.any()):
             break
@@ -269,7 +296,12 @@ def spirals(model: Any, centre: Tensor, theta: Tensor, fine: Fine) -> tuple[Tens
                 slope = model.field(at)
                 ends += [at, slope, (model.jacobian(at) @ slope.unsqueeze(2)).squeeze(2)]
             place = _crossing(ends, state.time - before[1], about, normal)[1]
-            nearer |= crosses & (distance(place) < (1 - _NEARER) * near)
+            nearer |= crosses & (sign * distance(place) < (sign - _NEARER) * near)
             seen |= crosses
-    found[rows] = nearer.view(-1, _COPIES).all(1)
+    found[rows] = nearer.view(-1, count).all(1)
+    if outward:
+        which = slowest.unsqueeze(1).expand(-1, vectors.shape[1], 1)
+        lead = vectors.gather(2, which)[:, :, 0].abs()
+        turns = lead >= _TAKES_PART * lead.amax(1, keepdim=True)
+        sink = torch.where(turns, torch.nan, sink)
     return found, sink
