@@ -61,15 +61,12 @@ def test_figure_and_record_are_written_side_by_side(drawn):
     assert imread(folder / "x.png").std() > 0.1
 
 
-@pytest.mark.parametrize(
-    ("suffix", "magic"), [("pdf", b"%PDF"), ("svg", b"<?xml"), ("png", b"\x89PNG")]
-)
-def test_redrawing_needs_no_integration(drawn, tmp_path, suffix, magic):
+def test_redrawing_needs_no_integration(drawn, tmp_path):
     folder, _ = drawn
-    out = tmp_path / f"again.{suffix}"
+    out = tmp_path / "again.pdf"
     done = run("portrait", "--from", "x.nc", "--out", str(out), "--energy", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert out.read_bytes().startswith(magic)
+    assert out.read_bytes().startswith(b"%PDF")
     assert "global_minimum" in done.stdout
     assert list(tmp_path.iterdir()) == [out]
 

@@ -23,7 +23,7 @@ MODELS = {
 }  # fmt: skip
 
 
-def ends_of(name, count=60, shift=0):
+def ends_of(name, count=32, shift=0):
     """The model, its ends, and the codes of starts drawn from [−2, 2]ᵏ."""
     model = from_loss(MODELS[name][0], "model")
     source = torch.Generator().manual_seed(3 + shift)
@@ -54,18 +54,18 @@ def test_the_wells_are_those_of_the_six_hump_camel():
 
 
 def test_branches_of_one_loss_are_told_apart_by_their_signs():
-    _, _, codes, limits = ends_of("four surfaces", 100)
+    _, _, codes, limits = ends_of("four surfaces", 48)
     signs = (limits.theta.sign() * torch.tensor([4.0, 2.0, 1.0])).sum(1)
     for code in range(1, 5):
         assert len(signs[codes == code].unique()) == 1
 
 
 def test_at_infinity_the_limit_of_the_loss_is_estimated():
-    _, ends, _, limits = ends_of("a slope")
+    _, ends, _, limits = ends_of("a slope", 8)
     assert abs(ends.found[0].loss) < 1e-9
     assert (limits.theta[:, 0] == torch.inf).all() and limits.theta[:, 1].isfinite().all()
     assert ends.found[0].caption(("x", "y")) == "to infinity: x → +∞ (loss → 0)"
-    assert [end.loss for end in ends_of("a saddle")[1].found] == [-np.inf, -np.inf]
+    assert [end.loss for end in ends_of("a saddle", 16)[1].found] == [-np.inf, -np.inf]
 
 
 def test_later_starts_get_the_codes_of_the_ends_that_are_known():
