@@ -2,8 +2,8 @@
 
     python docs/gallery.py [MODEL ...]
 
-writes figures/gallery/MODEL.png, figures/gallery.json (command, digests of the model's
-file and of the picture, shares of the ends)
+writes figures/gallery/MODEL.png, figures/gallery.json (command or lines, digests of the model's
+file and of the picture, shares of the ends or numbers drawn)
 and docs/gallery.md. A picture is due again when its model or its line below has changed.
 """
 
@@ -24,8 +24,9 @@ ROOT = Path(__file__).parents[1]
 FOLDER, RECORD, PAGE = ROOT / "figures/gallery", ROOT / "figures/gallery.json", "docs/gallery.md"
 HEAD = """# Gallery
 
-Pictures of the [published models](published.md), each by the command above it. flowsim finds
-the ends by itself and numbers them by loss. `python docs/gallery.py` draws all of them again.
+Pictures of the [published models](published.md), each by the command or the lines above it.
+flowsim finds the ends by itself and numbers them by loss. `python docs/gallery.py` draws all of
+them again, from the repository's root.
 """
 
 TAIL = """## A state-space layer on a hidden chain
@@ -98,6 +99,71 @@ PICTURES = (
     ("coopetition", "Coopetition",
      "--set alpha=0 --fix b=0.3 --fix c=1 --window a=-2:2,d=-2:2",
      "Without competition both strategies are learned; starts near the boundary pass a saddle."),
+    ("value_softmax", "ValueSoftmax",
+     "--fix delta=1 --window u1=-2:2,u2=-2:2 --resolution 6",
+     "All ends are at infinity: the start decides which entry of the softmax is left."),
+)  # fmt: skip
+
+#: Model, lines that draw ``figure``, and what the picture shows: where basins say little.
+DRAWN = (
+    ("sign_flow", """import matplotlib.pyplot as plt
+import numpy as np
+import flowsim
+from examples.sign_flow import SignFlow
+from examples.two_factor import TwoFactor
+
+figure, ax = plt.subplots(figsize=(4.5, 3), layout="constrained")
+for small, style in ((0.1, "-"), (0.01, "--"), (0.001, ":")):
+    for model, end, colour in ((SignFlow(), 0.999 - small, "k"), (TwoFactor(), 9.0, "0.6")):
+        t = np.linspace(0, end, 200)
+        theta = flowsim.trajectories(model, [[small, small]], t)[:, 0]
+        ax.plot(t, model.loss(theta), style, color=colour)
+ax.set(xlabel="time", ylabel="loss", title="ε = 0.1 (—), 0.01 (- -), 0.001 (···)")""",
+     "Black: sign flow ends at t = 1 − ε; grey: gradient flow waits for ln(1/ε)."),
+    ("scale_invariance", """import matplotlib.pyplot as plt
+import torch
+from examples.scale_invariance import ScaleInvariance
+
+figure, ax = plt.subplots(figsize=(4.5, 3), layout="constrained")
+for rate, colour in ((0.4, "k"), (0.1, "0.4"), (0.02, "0.7")):
+    model, theta, radius = ScaleInvariance(decay=0.1), torch.tensor([0.5, 1.0]).double(), []
+    for _ in range(int(80 / rate)):
+        radius.append(float(theta.norm()))
+        theta = theta - rate * model.gradient(theta)
+    ax.semilogy(rate * torch.arange(len(radius)), radius, color=colour, label=f"η = {rate:g}")
+    ax.axhline(rate**0.5, color=colour, ls=":")
+ax.set(xlabel="steps × η", ylabel="r = |(x, y)|", ylim=(0.02, 1.3))
+ax.legend(frameon=False, ncols=3, loc="lower center")""",
+     "Decay shrinks r. Below √η (dotted) steps overshoot; later r jumps up, and it starts over."),
+    ("label_noise", """import matplotlib.pyplot as plt
+import numpy as np
+import flowsim
+from examples.label_noise import LabelNoise
+
+t = np.linspace(0, 1.5, 61)
+starts = [[-2.0], [-1.0], [-0.3], [0.3], [1.0], [2.0]]
+s = flowsim.trajectories(LabelNoise(), starts, t)[..., 0]
+exact = np.arcsinh(np.sinh(2 * np.array(starts)) * np.exp(-4 * t)) / 2
+figure, ax = plt.subplots(figsize=(4.5, 3), layout="constrained")
+ax.plot(t, s, "k", lw=2)
+ax.plot(t, exact.T, "w:", lw=1)
+ax.set(xlabel="time", ylabel="s, on the minima (e^s, e^−s)")""",
+     "All drift to the flattest minimum, s = 0; dotted: the closed form."),
+    ("adam_power", """import matplotlib.pyplot as plt
+import torch
+from examples.adam_power import AdamPower
+
+figure, ax = plt.subplots(figsize=(4.5, 3), layout="constrained")
+for beta2, style in ((0.999, "k-"), (0.99, "k:"), (0.5, "0.6")):
+    model = AdamPower(power=2, rate=0.01, beta1=0.9, beta2=beta2)
+    theta, memory, x = torch.ones(2).double(), torch.zeros(4).double(), []
+    for _ in range(2000):
+        theta, memory = model.step(theta, memory)
+        x.append(abs(float(theta[0])))
+    ax.semilogy(x, style, lw=0.8, label=f"β₂ = {beta2:g}")
+ax.set(xlabel="steps", ylabel="|x|", ylim=(1e-20, 10))
+ax.legend(frameon=False)""",
+     "Adam on x² at β₁ = 0.9 converges, spikes, or stays within a step, as β₂ decides."),
 )  # fmt: skip
 
 
@@ -141,6 +207,14 @@ def command(name, kind, text):
     return f"flowsim portrait --model examples/{name}.py:{kind} {text}{size}"
 
 
+def drawn(code):
+    """The figure that lines draw, and the numbers of its curves' last points."""
+    scope = {}
+    exec(code, scope)
+    figure = scope["figure"]
+    return figure, [[float(x) for x in line.get_xydata()[-1]] for line in figure.axes[0].lines]
+
+
 def source(name):
     return hashlib.sha256((ROOT / "examples" / f"{name}.py").read_bytes()).hexdigest()[:16]
 
@@ -157,31 +231,42 @@ def shares(record):
 def page():
     """The text of the page."""
     parts = [HEAD]
-    for name, kind, text, words in PICTURES:
+    shown = [(name, "bash", command(name, kind, text), words)
+             for name, kind, text, words in PICTURES]  # fmt: skip
+    for name, language, code, words in [*shown, *((n, "python", c, w) for n, c, w in DRAWN)]:
         title = (ROOT / "examples" / f"{name}.py").read_text().split('"""')[1].rstrip(".")
-        parts.append(f"## {title}\n\n```bash\n{command(name, kind, text)}\n```\n\n"
+        parts.append(f"## {title}\n\n```{language}\n{code}\n```\n\n"
                      f"![{words}](../figures/gallery/{name}.png)\n\n{words}\n")  # fmt: skip
     return "\n".join([*parts, TAIL])
 
 
+def about(name, code, figure, **numbers):
+    """Save the figure, and say of what it is."""
+    path = FOLDER / f"{name}.png"
+    figure.savefig(path, dpi=110)
+    Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return {"command": code, "source": source(name), "picture": digest, **numbers}
+
+
 def main(chosen):
     torch.set_num_threads(1)
+    sys.path.insert(0, str(ROOT))  # the lines import from examples, as at the root
     FOLDER.mkdir(exist_ok=True)
     known = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    for name, kind, text, _ in PICTURES:
+    for name, *line in [*PICTURES, *DRAWN]:
         if chosen and name not in chosen:
             continue
-        began, path = time.perf_counter(), FOLDER / f"{name}.png"
-        record = portrait(name, kind, text)
-        flowsim.draw(record, width=4.5, orbits="--no-orbits" not in text).savefig(path, dpi=110)
-        Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
-        known[name] = {
-            "command": command(name, kind, text), "source": source(name),
-            "picture": hashlib.sha256(path.read_bytes()).hexdigest()[:16],
-            "shares": shares(record),
-        }  # fmt: skip
-        print(f"{name:20} {time.perf_counter() - began:6.1f} s {path.stat().st_size // 1000} kB "
-              f"{known[name]['shares']}", flush=True)  # fmt: skip
+        began = time.perf_counter()
+        if len(line) == 3:
+            kind, text, _ = line
+            record = portrait(name, kind, text)
+            figure = flowsim.draw(record, width=4.5, orbits="--no-orbits" not in text)
+            known[name] = about(name, command(name, kind, text), figure, shares=shares(record))
+        else:
+            figure, last = drawn(line[0])
+            known[name] = about(name, line[0], figure, last=last)
+        print(f"{name:20} {time.perf_counter() - began:6.1f} s", flush=True)
         RECORD.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
     (ROOT / PAGE).write_text(page())
 
