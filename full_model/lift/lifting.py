@@ -156,7 +156,7 @@ def rank_one_weights(point: RankOnePoint, alpha: Tensor, beta: Tensor, eta: Tens
 def check_carries(arch: Architecture, what: str, **wanted: object) -> None:
     """InputError unless it is one ReLU layer and head that also has what else is wanted."""
     plain = {"layers": 1, "heads": 1, "activation": "relu", "layer_norm": False, "window": None,
-             "convolution": None, "channel_activation": None}  # fmt: skip
+             "convolution": None, "channel_activation": None, "gated": False}  # fmt: skip
     for name, value in (plain | wanted).items():
         if getattr(arch, name) != value:
             raise InputError(f"{what} to a model with {name} = {value}, not {getattr(arch, name)}")

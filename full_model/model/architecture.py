@@ -60,13 +60,14 @@ class Architecture:
             softmax attention, behind W_Q and W_K; none if None.
         channel_activation: of "ssm" and "selective", "relu" behind W_V and the convolution; none
             if None.
+        gated: of "ssm" and "selective", what they read is multiplied by silu(W_G x).
 
     Raises:
         InputError: a size or choice outside the above, or an inconsistent pair of them.
 
-    Source: AM Sec. 2 and App. A; the convolution of arXiv 2502.10178. The relative positions are
-    our own choice among several in use; the layer norm "inputs" stands where AM's public code has
-    it, "hidden" where the three-layer construction of arXiv 2407.17686 needs it.
+    Source: AM Sec. 2 and App. A; the convolution and the gate of arXiv 2502.10178. The relative
+    positions are our own choice among several in use; the layer norm "inputs" stands where AM's
+    public code has it, "hidden" where the three-layer construction of arXiv 2407.17686 needs it.
 
     >>> import full_model
     >>> arch = full_model.Architecture(d=4, length=8)
@@ -92,6 +93,7 @@ class Architecture:
     decay: str | None = None
     convolution: int | None = None
     channel_activation: str | None = None
+    gated: bool = False
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
@@ -102,7 +104,7 @@ class Architecture:
             if getattr(self, name) not in choices:
                 words = ", ".join(choice for choice in choices if choice)
                 raise InputError(f"{name} must be one of {words}, not {getattr(self, name)!r}")
-        for name in ("tied", "layer_norm"):
+        for name in ("tied", "layer_norm", "gated"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name} must be true or false, not {getattr(self, name)!r}")
         if self.d % self.heads:
@@ -119,8 +121,8 @@ class Architecture:
             raise InputError("channels and their decay are of a state-space layer")
         elif self.attention == "selective" and (self.heads != 1 or self.window is not None):
             raise InputError("a selective recurrence has neither heads nor a window")
-        elif self.attention != "selective" and self.channel_activation is not None:
-            raise InputError("an activation of channels is of a state-space layer")
+        elif self.attention != "selective" and (self.channel_activation or self.gated):
+            raise InputError("an activation and a gate of channels are of a state-space layer")
         if self.attention == "none" and self.convolution is not None:
             raise InputError("a convolution stands before attention or a recurrence, and is none")
         if self.has_relative and self.attention != "softmax":
@@ -183,6 +185,8 @@ class Architecture:
                 block["decay"] = (m,)
             if self.attention == "selective":
                 block |= {"gate": (d,), "decay": (1,)}
+            if self.gated:
+                block["output_gate"] = (m, d)
             if self.convolution is not None:
                 convolved = [name for name in ("query", "key", "value") if name in block]
                 block |= {f"{name}_taps": (self.convolution, m) for name in convolved}

@@ -12,7 +12,7 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn.functional import gelu, logsigmoid, one_hot
+from torch.nn.functional import gelu, logsigmoid, one_hot, silu
 
 from flowsim.errors import InputError
 from flowsim.models.memory.model import DECAYS
@@ -36,7 +36,8 @@ def forward(
     vector of it to W_V x_i. A state-space layer has W_O h_n in place of W_O Σ…, with
     h_n = a ⊙ h_{n−1} + φ(u_n), u = W_V x, φ the identity or a ReLU. A selective recurrence keeps a
     matrix, H_n = a_n H_{n−1} + φ(u_n)(W_K x_n)ᵀ with a_n = σ(⟨g, x_n⟩ + α), and has
-    W_O H_n W_Q x_n. A convolution takes W_V x, and W_Q x and W_K x, to u_n + Σ_{j<w} K_j ⊙ u_{n−j}.
+    W_O H_n W_Q x_n. A gate multiplies what W_O reads by silu(W_G x_n). A convolution takes W_V x,
+    and W_Q x and W_K x, to u_n + Σ_{j<w} K_j ⊙ u_{n−j}.
 
     Args:
         arch: the architecture.
@@ -98,7 +99,7 @@ def forward(
 _BLOCK = (
     *("query", "key", "value", "out", "up", "down"),
     *("relative", "relative_value", "norm1", "norm2"),
-    *("gate", "decay", "query_taps", "key_taps", "value_taps"),
+    *("gate", "decay", "output_gate", "query_taps", "key_taps", "value_taps"),
 )
 
 
@@ -166,7 +167,7 @@ def _state_space(
     raw = block["decay"]
     assert arch.decay is not None and raw is not None
     h = scan(DECAYS[arch.decay](raw), inputs.relu() if arch.channel_activation else inputs)
-    return _linear(h, block["out"]), None
+    return _linear(_gated(block, x, h), block["out"]), None
 
 
 def _selective(
@@ -180,7 +181,13 @@ def _selective(
     visible = visible_positions(x.shape[-2], None, x.device)
     since = (kept.unsqueeze(-1) - kept.unsqueeze(-2)).masked_fill(~visible, -math.inf)
     inputs = value.relu() if arch.channel_activation else value
-    return _linear((query @ key.mT * since.exp()) @ inputs, block["out"]), None
+    read = (query @ key.mT * since.exp()) @ inputs
+    return _linear(_gated(block, x, read), block["out"]), None
+
+
+def _gated(block: dict[str, Tensor | None], x: Tensor, read: Tensor) -> Tensor:
+    """What a recurrence reads, times silu(W_G x) where the block has a gate."""
+    return read if block["output_gate"] is None else read * silu(_linear(x, block["output_gate"]))
 
 
 _MIXERS = {"ssm": _state_space, "selective": _selective}

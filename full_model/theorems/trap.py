@@ -153,8 +153,8 @@ def _check(arch: Architecture, weights: Weights) -> None:
         raise InputError("S is for one layer without layer norm, read as one logit")
     if arch.channel_activation or (arch.convolution and arch.attention != "ssm"):
         raise InputError("S is known of convolutions before a linear recurrence alone")
-    if arch.attention == "selective":
-        raise InputError("S is not known of a selective recurrence")
+    if arch.attention == "selective" or arch.gated:
+        raise InputError("S is not known of a selective or a gated recurrence")
     check_weights(arch, weights)
 
 

@@ -72,6 +72,9 @@ class Train(AnyChain, Printed):
     channel_relu: Annotated[
         bool, flag(SSM, "--channel-relu", "Apply a ReLU before the recurrence.")
     ] = False
+    gated: Annotated[
+        bool, flag(SSM, "--gated", "Multiply what the recurrence gives by silu(W_G x), as Mamba.")
+    ] = False
     attention_kind: Annotated[
         Literal["softmax", "uniform", "none"],
         option(FULL, "KIND", "softmax; uniform, without queries and keys; or none."),
@@ -261,7 +264,7 @@ def _architecture(given: Train, data: Data | None) -> Architecture:
         output="binary" if data is None else "states", positions=given.positions,
         window=given.window, channels=given.channels, decay=given.decay,
         convolution=given.convolution,
-        channel_activation="relu" if given.channel_relu else None,
+        channel_activation="relu" if given.channel_relu else None, gated=given.gated,
     )  # fmt: skip
 
 

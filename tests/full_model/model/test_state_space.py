@@ -26,6 +26,8 @@ CASES = [
     Architecture(4, 6, attention="selective", convolution=2, channel_activation="relu"),
     Architecture(3, 5, 2, attention="selective", states=3, output="states", layer_norm=True),
     Architecture(4, 6, convolution=3, attention="uniform"),
+    Architecture(4, 6, attention="ssm", channels=3, gated=True, layer_norm=True),
+    Architecture(4, 6, attention="selective", convolution=2, gated=True),
 ]  # fmt: skip
 
 
@@ -58,6 +60,12 @@ def by_loops(arch, weights, tokens):
                 return [u + sum(t * plain[n - j] for j, t in enumerate(taps) if j <= n)
                         for n, u in enumerate(plain)]  # fmt: skip
 
+            def gated(h, n, x=x, layer=layer):
+                if not arch.gated:
+                    return h
+                z = w[f"{layer}.output_gate"] @ norm(x[n], f"{layer}.norm1")
+                return h * z / (1 + np.exp(-z))
+
             value, y = read("value"), []
             if arch.attention == "ssm":
                 raw = w[f"{layer}.decay"]
@@ -65,7 +73,7 @@ def by_loops(arch, weights, tokens):
                 h = 0 * value[0]
                 for n, u in enumerate(value):
                     h = a * h + (np.maximum(u, 0) if arch.channel_activation else u)
-                    y.append(x[n] + w[f"{layer}.out"] @ h)
+                    y.append(x[n] + w[f"{layer}.out"] @ gated(h, n))
             elif arch.attention == "selective":
                 key, query, H = read("key"), read("query"), 0
                 for n, u in enumerate(value):
@@ -73,7 +81,7 @@ def by_loops(arch, weights, tokens):
                     a = 1 / (1 + np.exp(-gate - w[f"{layer}.decay"]))
                     u = np.maximum(u, 0) if arch.channel_activation else u
                     H = a * H + np.outer(u, key[n])
-                    y.append(x[n] + w[f"{layer}.out"] @ H @ query[n])
+                    y.append(x[n] + w[f"{layer}.out"] @ gated(H @ query[n], n))
             else:
                 m, softmax = arch.d // arch.heads, arch.attention == "softmax"
                 query, key = (read(k) if softmax else value for k in ("query", "key"))
@@ -133,6 +141,7 @@ def test_weights_next_to_attention_are_as_many_but_one():
     ({"attention": "ssm", "decay": "odd"}, "signed, positive, not 'odd'"),
     ({"decay": "signed"}, "of a state-space layer"),
     ({"channels": 3}, "of a state-space layer"),
+    ({"gated": True}, "a gate of channels are of a state-space layer"),
     ({"attention": "none", "convolution": 2}, "and is none"),
     ({"attention": "ssm", "channels": 0}, "channels must be"),
 ])  # fmt: skip
