@@ -58,8 +58,8 @@ class Architecture:
             default; or "positive", a = σ(α) in (0, 1).
         convolution: w, of a causal convolution over the last w positions, behind W_V and, of
             softmax attention, behind W_Q and W_K; none if None.
-        channel_activation: of "ssm" and "selective", "relu" behind W_V and the convolution; none
-            if None.
+        channel_activation: of "ssm" and "selective", "relu" behind W_V and the convolution, and
+            behind W_Q and W_K; none if None.
         gated: of "ssm" and "selective", what they read is multiplied by silu(W_G x).
 
     Raises:

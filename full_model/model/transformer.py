@@ -35,9 +35,9 @@ def forward(
     and the last line reads every row. Relative positions add a number of n − i to the scores, and a
     vector of it to W_V x_i. A state-space layer has W_O h_n in place of W_O Σ…, with
     h_n = a ⊙ h_{n−1} + φ(u_n), u = W_V x, φ the identity or a ReLU. A selective recurrence keeps a
-    matrix, H_n = a_n H_{n−1} + φ(u_n)(W_K x_n)ᵀ with a_n = σ(⟨g, x_n⟩ + α), and has
-    W_O H_n W_Q x_n. A gate multiplies what W_O reads by silu(W_G x_n). A convolution takes W_V x,
-    and W_Q x and W_K x, to u_n + Σ_{j<w} K_j ⊙ u_{n−j}.
+    matrix, H_n = a_n H_{n−1} + φ(u_n)φ(W_K x_n)ᵀ with a_n = σ(⟨g, x_n⟩ + α), and has
+    W_O H_n φ(W_Q x_n). A gate multiplies what W_O reads by silu(W_G x_n). A convolution takes
+    W_V x, and W_Q x and W_K x, to u_n + Σ_{j<w} K_j ⊙ u_{n−j}.
 
     Args:
         arch: the architecture.
@@ -174,14 +174,16 @@ def _selective(
     arch: Architecture, block: dict[str, Tensor | None], x: Tensor
 ) -> tuple[Tensor, None]:
     """W_O H_n W_Q x_n for x of shape (..., batch, n, d), as sums over the past."""
-    query, key, value = (_inputs(block, name, x) for name in ("query", "key", "value"))
+    query, key, value = (
+        u.relu() if arch.channel_activation else u
+        for u in (_inputs(block, name, x) for name in ("query", "key", "value"))
+    )
     gate, raw = block["gate"], block["decay"]
     assert gate is not None and raw is not None
     kept = logsigmoid((x @ gate[..., None, :, None]).squeeze(-1) + raw.unsqueeze(-2)).cumsum(-1)
     visible = visible_positions(x.shape[-2], None, x.device)
     since = (kept.unsqueeze(-1) - kept.unsqueeze(-2)).masked_fill(~visible, -math.inf)
-    inputs = value.relu() if arch.channel_activation else value
-    read = (query @ key.mT * since.exp()) @ inputs
+    read = (query @ key.mT * since.exp()) @ value
     return _linear(_gated(block, x, read), block["out"]), None
 
 

@@ -79,9 +79,12 @@ def by_loops(arch, weights, tokens):
                 for n, u in enumerate(value):
                     gate = w[f"{layer}.gate"] @ norm(x[n], f"{layer}.norm1")
                     a = 1 / (1 + np.exp(-gate - w[f"{layer}.decay"]))
-                    u = np.maximum(u, 0) if arch.channel_activation else u
-                    H = a * H + np.outer(u, key[n])
-                    y.append(x[n] + w[f"{layer}.out"] @ gated(H @ query[n], n))
+                    u, k, z = (
+                        np.maximum(vector, 0) if arch.channel_activation else vector
+                        for vector in (u, key[n], query[n])
+                    )
+                    H = a * H + np.outer(u, k)
+                    y.append(x[n] + w[f"{layer}.out"] @ gated(H @ z, n))
             else:
                 m, softmax = arch.d // arch.heads, arch.attention == "softmax"
                 query, key = (read(k) if softmax else value for k in ("query", "key"))
