@@ -6,7 +6,9 @@ __getattr__, __dir__, __all__ = front(
     __name__,
     {
         "add_boundary": "boundary.in_record",
+        "add_edge_distance": "boundary.cells",
         "edge_distance": "boundary.distance",
+        "per_end": "boundary.cells",
         "refined_labels": "boundary.refine",
         "stable_manifolds": "boundary.manifolds",
     },

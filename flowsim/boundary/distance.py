@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,8 +13,10 @@ from torch import Tensor
 from flowsim.arrays import Numbers
 from flowsim.boundary.edges import (
     Window,
+    ahead_of,
     bisected_edges,
     explains,
+    known_edges,
     manifold_edges,
     nearest_on,
 )
@@ -31,13 +33,10 @@ from flowsim.landscape.ends import Ends
 _ALONG, _NODES = {1: 256, 2: 64}, 4096
 #: Error per step near the boundary, where the flow is followed in torch.
 _RTOL = 1e-9
-#: Halvings of a lattice's edge, by compiled engines and by the others; and of a probe beside the
-#: boundary. Other brackets are halved to this part of the window.
-_HALVINGS, _PROBE, _EXACT = (22, 12), 10, 3e-8
-#: Labels at once that take an engine which follows many rows together about as long as a few.
-_TOGETHER = 400
+#: Halvings of a probe beside the boundary. Other brackets are halved to this part of the window.
+_PROBE, _EXACT = 10, 3e-8
 #: Steps of the descent, its first length in cells, and what it is divided by without success.
-_STEPS, _FIRST, _SHORTER = {1: 0, 2: 2}, 0.25, 8.0
+_STEPS, _FIRST, _SHORTER = {1: 0}, 0.25, 8.0
 #: Nearest nodes with another end towards which it is bisected, in more than two coordinates.
 _NEAREST = 6
 #: Labels of no basin.
@@ -69,9 +68,10 @@ def edge_distance(model: Model, starts: Numbers, within: Mapping[str, Window] | 
     """How far each start is from the nearest place whose trajectory ends elsewhere.
 
     In one or two coordinates all boundaries in the window are found: in two smooth coordinates as
-    stable manifolds of saddles, if these explain every change of end between 64² nodes; else by
-    bisection between nodes, then by a descent along the boundary. In more coordinates it is
-    bisected towards the nearest nodes with another end and descended from the best: an upper bound.
+    stable manifolds of saddles or as known separatrices, if these explain every change of end
+    between 64² nodes; else by bisection between nodes, and between the points found, until a cubic
+    through them predicts the next. In more coordinates it is bisected towards the nearest nodes
+    with another end and descended from the best: an upper bound.
     A place that ends in a saddle belongs to no basin.
 
     Args:
@@ -108,65 +108,109 @@ def edge_distance(model: Model, starts: Numbers, within: Mapping[str, Window] | 
     slices, which = torch.unique(apart, dim=0, return_inverse=True)
     for i in range(len(slices)):
         rows = (which == i).nonzero()[:, 0]
-        search = _Search(model, theta[rows[0]], free, list(window.values()))
-        found = search.distances(theta[rows][:, free].numpy())
-        place = theta[rows].clone()
-        place[:, free] = torch.from_numpy(found)
-        distance[rows] = (place - theta[rows]).norm(dim=1)
-        lost = ~place.isfinite().all(1)
-        known = torch.from_numpy(search.own > 0)
-        distance[rows[lost & known]] = torch.inf
-        nearest[rows] = torch.where(lost[:, None], torch.nan, place)
+        base = theta[rows[0]]
+
+        def place(points: Tensor, base: Tensor = base) -> Tensor:
+            lifted = base.repeat(len(points), 1)
+            lifted[:, free] = points
+            return lifted
+
+        fixed = {names[j]: float(base[j]) for j in held}
+        search = Search(model, window, fixed, place)
+        found = search.nearest(theta[rows][:, free].numpy())
+        lifted = theta[rows].clone()
+        lifted[:, free] = torch.from_numpy(found)
+        distance[rows] = torch.from_numpy(search.away)
+        nearest[rows] = torch.where(lifted.isfinite().all(1, keepdim=True), lifted, torch.nan)
     lead = starts.shape[:-1]
     return EdgeDistance(distance.reshape(lead), nearest.reshape(starts.shape), len(free) > 2)
 
 
-class _Search:
+class Search:
     """Search of a window for ends other than those of starts.
 
     Args:
         model: the model.
-        base: a start, whose other coordinates are kept, (k,).
-        free: numbers of the coordinates that change.
-        window: their ranges.
+        window: ranges of the coordinates that vary, by name.
+        held: values of the others, by name.
+        place: the model's coordinates (m, k) of values (m, d) of those that vary.
+        ends: of the model, if some have been met; else new ones.
+        axes, codes: nodes that have been followed, by axis, and the codes of their ends; by default
+            a lattice is.
+
+    Attributes:
+        own: codes of the starts' ends, (n,).
+        away: their distances, NaN of a start without an end.
     """
 
     def __init__(
-        self, model: Model, base: Tensor, free: list[int], window: Sequence[Window]
-    ) -> None:
-        self.model, self.base, self.free, self.window = model, base, free, window
-        self.ends, self.own = Ends(model), np.zeros(0, int)
+        self, model: Model, window: Mapping[str, Window], held: Mapping[str, float],
+        place: Callable[[Tensor], Tensor], ends: Ends | None = None,
+        axes: Sequence[np.ndarray] | None = None, codes: np.ndarray | None = None,
+    ) -> None:  # fmt: skip
+        self.model, self.window, self.held, self.place = model, window, held, place
+        self.ends, self.own = ends or Ends(model), np.zeros(0, int)
         self.batched = solver_of(model).batched
-        d = len(free)
-        count = _ALONG.get(d, max(int(_NODES ** (1 / d)), 2))
-        self.axes = [np.linspace(low, high, count) for low, high in window]
-        self.cell = np.array([(high - low) / (count - 1) for low, high in window])
+        sides = list(window.values())
+        count = _ALONG.get(len(sides), max(int(_NODES ** (1 / len(sides))), 2))
+        self.axes = [np.linspace(low, high, count) for low, high in sides]
+        if axes is not None and min(map(len, axes)) >= count:
+            self.axes = [np.concatenate([[low], values, [high]])
+                         for (low, high), values in zip(sides, axes, strict=True)]  # fmt: skip
+        else:
+            codes = None
+        self.known = codes
+        self.cell = np.array([np.diff(values).max() for values in self.axes])
+        self.exact = _EXACT * max(high - low for low, high in sides)
 
     def label(self, points: np.ndarray, exact: bool = True) -> np.ndarray:
         """Codes of the ends of points (m, d); −1 of those in no basin."""
-        theta = self.base.repeat(len(points), 1)
-        theta[:, self.free] = torch.from_numpy(points)
+        theta = self.place(torch.from_numpy(points))
         found = find_limits(self.model, theta, _RTOL if exact and self.batched else None)
         codes = self.ends.codes(found.label, found.theta, found.loss).numpy()
         return np.where(np.isin(found.label.numpy(), _NONE), -1, codes)
 
-    def distances(self, starts: np.ndarray) -> np.ndarray:
-        """The nearest places with another end, (n, d); NaN where there is none."""
+    def nearest(self, starts: np.ndarray, own: np.ndarray | None = None) -> np.ndarray:
+        """The nearest places with another end, (n, d); NaN where there is none.
+
+        Args:
+            starts: (n, d).
+            own: codes of their ends, if they are known.
+        """
         mesh = np.meshgrid(*self.axes, indexing="ij")
         nodes = np.stack([side.ravel() for side in mesh], axis=1)
-        codes = self.label(nodes, exact=False)
-        self.own = self.label(starts)
-        if len(self.free) != 2:
-            return self._descended(starts, self._towards(starts, nodes, codes))
-        lattice = codes.reshape(mesh[0].shape)
+        codes = self._codes(nodes, mesh[0].shape)
+        self.own = self.label(starts) if own is None else own
+        found = self._found(starts, nodes, codes)
+        self.away = np.linalg.norm(found - starts, axis=1)
+        self.away[np.isnan(self.away) & (self.own > 0)] = np.inf
+        return found
+
+    def _codes(self, nodes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """The codes of the nodes, of which those inside the lattice may be known."""
+        if self.known is None:
+            return self.label(nodes, exact=False).reshape(shape)
+        codes = np.pad(self.known, 1)
+        rim = np.pad(np.zeros(self.known.shape, bool), 1, constant_values=True)
+        codes[rim] = self.label(nodes[rim.ravel()], exact=False)
+        return codes
+
+    def _found(self, starts: np.ndarray, nodes: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """The nearest places, by curves in a plane, else by what nodes have other ends."""
+        if len(self.axes) != 2:
+            return self._descended(starts, self._towards(starts, nodes, codes.ravel()))
+        names = list(self.window)
+        edges = known_edges(self.model, self.window, self.held, self.label, names)
+        if edges and explains(edges, self.axes, codes):
+            return nearest_on(edges, starts, self.own)
         # where levels are named, critical points form curves
-        if len(self.model.coordinates) == 2 and not self.ends.named:
-            box = {self.model.coordinates[j]: self.window[i] for i, j in enumerate(self.free)}
-            edges = manifold_edges(self.model, box, self.label, self.free)
-            if explains(edges, self.axes, lattice):
+        if {*self.model.coordinates} == {*names} and not self.ends.named:
+            order = [self.model.coordinates.index(name) for name in names]
+            edges = manifold_edges(self.model, self.window, self.label, order)
+            if explains(edges, self.axes, codes):
                 return nearest_on(edges, starts, self.own)
-        edges = bisected_edges(self.label, self.axes, lattice, _HALVINGS[self.batched])
-        return self._descended(starts, nearest_on(edges, starts, self.own))
+        edges = bisected_edges(self.label, self.axes, codes, self.exact, self.batched)
+        return nearest_on(edges, starts, self.own)
 
     def _towards(self, starts: np.ndarray, nodes: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """The nearest of the boundary points towards the nearest nodes with another end."""
@@ -188,11 +232,15 @@ class _Search:
         self, inner: np.ndarray, outer: np.ndarray, own: np.ndarray, halvings: int = 0
     ) -> np.ndarray:
         """Places on the ways to others where the end changes."""
-        size = _EXACT * max(high - low for low, high in self.window)
+        size = self.exact
         longest = float(np.linalg.norm(outer - inner, axis=1).max(initial=0.0))
         halvings = halvings or max(int(np.ceil(np.log2(max(longest, size) / size))), 1)
-        ahead = int(np.log2(_TOGETHER / max(len(inner), 1)).clip(1, 6)) if self.batched else 1
-        return find_crossings(self.label, inner, outer, halvings, ahead, own).along(inner, outer)
+        found = find_crossings(
+            self.label, inner, outer, halvings, ahead_of(len(inner), self.batched), own
+        )
+        if len(self.axes) > 2:  # a bound's place has another end itself
+            found.at = found.at + found.width / 2
+        return found.along(inner, outer)
 
     def _descended(self, starts: np.ndarray, found: np.ndarray) -> np.ndarray:
         """Boundary points (n, d) that were moved along the boundary to where they are nearest.
@@ -200,7 +248,7 @@ class _Search:
         In the frame of the way from the start, the boundary's height over its tangents is probed to
         both sides; Newton's step on the distance follows, and a bisection along the new way.
         """
-        rows = np.flatnonzero(np.isfinite(found).all(1))
+        rows = np.flatnonzero(np.linalg.norm(found - starts, axis=1) > 0)
         start, place, own = starts[rows], found[rows], self.own[rows]
         step = np.full(len(rows), _FIRST) * self.cell.min()
         for i in range(_STEPS.get(starts.shape[1], 4) if len(rows) else 0):

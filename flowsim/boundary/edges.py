@@ -7,15 +7,27 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.interpolate import CubicSpline
 from scipy.spatial import cKDTree
 
 from flowsim.boundary.geometry import Lattice, find_crossings, march
 from flowsim.boundary.manifolds import stable_manifolds
 from flowsim.interface import Model
 
-#: Places on a bisected curve for each of its vertices.
-_FINER = 24
+#: Places along a separatrix in closed form; and on a bisected curve for each of its points.
+_SAMPLED, _FINER = 2001, 8
+#: Labels at once that take a batched engine about as long as a few; and how often a way between two
+#: points is parted at most, by other engines and by these.
+_TOGETHER, _LEVELS = 500, (18, 5)
+#: Halvings after which crossings are thinned out; how far off a cubic may have been around a way,
+#: and how short that is where it is parted no more, over the length of a bracket.
+_ROUGH, _OFF, _SHORTEST = 4, 32.0, 10.0
+#: How far beside a cubic a curve is sought, at first and then, over the length of the way.
+_NARROW, _WIDE = 1 / 64, 1.0
+#: Where between two points it is sought: beside the middle, which may be a critical point where the
+#: flow is symmetric.
+_PART = 0.46
+#: The cosine of the angle between neighbouring ways, below which a curve has a corner.
+_STRAIGHT = 0.99
 #: How far from a saddle it is asked where the flow leads from both sides, in parts of the window.
 _BESIDE = 1e-3
 
@@ -72,27 +84,91 @@ def explains(edges: Sequence[Edge], axes: Sequence[np.ndarray], codes: np.ndarra
     return True
 
 
+def known_edges(
+    model: Model, window: Mapping[str, Window], held: Mapping[str, float], label: Labels,
+    names: Sequence[str],
+) -> list[Edge]:  # fmt: skip
+    """The separatrices that a model knows in a window of its plane; none in other windows.
+
+    Args:
+        model: any model.
+        window: ranges of the two coordinates that vary, by name.
+        held: the others' values, by name.
+        label: codes of places whose columns are the coordinates ``names``.
+        names: the two, in the order of the columns.
+    """
+    if len(model.coordinates) < 2 or {*names} != {model.plane.x, model.plane.y}:
+        return []
+    curves = model.plane.curves(window, held, _SAMPLED, quick=True)
+    beside = _BESIDE * float(np.linalg.norm([high - low for low, high in window.values()]))
+    found = []
+    for curve in curves:
+        if curve.kind != "separatrix" or curve.of:
+            continue
+        axes = {model.plane.x: np.asarray(curve.x), model.plane.y: np.asarray(curve.y)}
+        points = np.stack([axes[name] for name in names], axis=1)
+        points = _with_corners(points)
+        low, high = np.array([window[name] for name in names]).T
+        inside = ((points >= low) & (points <= high)).all(axis=1)
+        there = np.flatnonzero(inside)
+        if len(there) < 3:
+            continue
+        middle = there[len(there) // 2]
+        along = points[middle + 1] - points[middle - 1]
+        normal = np.array([-along[1], along[0]]) / np.linalg.norm(along)
+        pair = label(points[middle] + beside * np.stack([normal, -normal]))
+        if pair[0] != pair[1] and (pair > 0).all():
+            near = inside | np.append(inside[1:], False) | np.append(False, inside[:-1])
+            whole = np.where(near[:, None], points, np.nan)
+            found.append(Edge(whole, np.broadcast_to(pair, points.shape)))
+    return found
+
+
+def _with_corners(points: np.ndarray) -> np.ndarray:
+    """A curve's places, and where the ways before and after a bend between two of them meet."""
+    way = np.diff(points, axis=0)
+    before, after, gap = way[:-2], way[2:], way[1:-1]
+    sizes = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
+    turn = before[:, 0] * after[:, 1] - before[:, 1] * after[:, 0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bent = (before * after).sum(axis=1) < _STRAIGHT * sizes
+        part = (gap[:, 0] * after[:, 1] - gap[:, 1] * after[:, 0]) / turn
+    at = np.flatnonzero(bent & (part > 0) & (part < 10))
+    met = points[at + 1] + part[at, None] * before[at]
+    return np.insert(points, at + 2, met, axis=0)
+
+
 def bisected_edges(
-    label: Labels, axes: Sequence[np.ndarray], codes: np.ndarray, halvings: int
-) -> list[Edge]:
+    label: Labels, axes: Sequence[np.ndarray], codes: np.ndarray, exact: float,
+    batched: bool = False,
+) -> list[Edge]:  # fmt: skip
     """The curves between nodes with different ends, through crossings found by bisection.
+
+    Between crossings a cubic goes through four of them. Between two it is bisected across that
+    cubic, and again on both sides where the cubic was too far off.
 
     Args:
         label: codes of places (m, 2), not positive for no end.
         axes: values of both coordinates at the nodes; ``codes``: theirs, in that order. Cells with
             a corner of no end are left out.
-        halvings: as of ``find_crossings``.
+        exact: the length of brackets that are halved no more.
+        batched: whether labels of hundreds take about as long as those of a few. Then more are
+            asked at once than are needed, and ways between points are parted less often, as beside
+            a corner.
     """
-    lattice, edges = Lattice(codes.shape, 0), []
+    lattice = Lattice(codes.shape, 0)
     cells = lattice.cells(0)
     around = codes.ravel()[lattice.corners(cells, 0)]
     mixed = (around != around[:, :1]).any(axis=1) & (around > 0).all(axis=1)
     cells, around = cells[mixed], around[mixed]
-    marched = []
+    marched, numbers = [], [np.zeros(0, int)]
     for end in np.unique(around)[:-1]:
         inside = around == end
         crossed = inside.any(axis=1) & ~inside.all(axis=1)
         marched.append(march(lattice, cells[crossed], inside[crossed]))
+        curve = marched[-1].curve
+        assert curve is not None
+        numbers.append(curve + 1 + numbers[-1].max(initial=0))
     if not marched:
         return []
     nodes = [np.concatenate([getattr(m, side) for m in marched]) for side in ("inner", "outer")]
@@ -101,43 +177,140 @@ def bisected_edges(
         for row in nodes
     )
     ends = np.stack([codes.ravel()[row] for row in nodes], axis=1)
-    crossings = find_crossings(label, inner, outer, halvings, end=ends[:, 0])
-    points = crossings.along(inner, outer)
-    first = 0
-    for found in marched:
-        assert found.curve is not None
-        for number in np.unique(found.curve):
-            at = first + np.flatnonzero(found.curve == number)
-            edges.append(_smooth(points[at], ends[at]))
-        first += len(found.curve)
-    return edges
+    number = np.concatenate(numbers)
+    rough = find_crossings(label, inner, outer, _ROUGH, ahead_of(len(inner), batched), ends[:, 0])
+    points = rough.along(inner, outer)
+    spacing = 0.4 * min(float(np.diff(values).max()) for values in axes)
+    keep = _spread(points, ends, number, spacing)
+    way = outer[keep] - inner[keep]
+    part, half = rough.at[keep, None], rough.width[keep, None] / 2
+    ends, number = ends[keep], number[keep]
+    points = _bisected(label, inner[keep] + (part - half) * way,
+                       inner[keep] + (part + half) * way, ends[:, 0], exact, batched)  # fmt: skip
+    points, ends, number = _refined(label, points, ends, number, exact, batched)
+    return [_dense(points[number == i], ends[number == i]) for i in np.unique(number)]
 
 
-def _smooth(points: np.ndarray, ends: np.ndarray) -> Edge:
-    """A cubic spline through the points of a curve, where one pair of ends goes on to the next."""
-    keep = np.append(True, (np.diff(points, axis=0) != 0).any(axis=1))
-    points, ends = points[keep], ends[keep]
-    if len(points) < 4:
-        return Edge(points, ends)
+def _spread(points: np.ndarray, ends: np.ndarray, number: np.ndarray, spacing: float) -> np.ndarray:
+    """Places along curves that are at least so far apart, the first and last of every part."""
+    first = np.append(True, (np.diff(number) != 0) | (np.diff(ends, axis=0) != 0).any(axis=1))
+    last = np.append(first[1:], True)
+    kept: list[int] = []
+    at = points[0]
+    for i, place in enumerate(points):
+        near = np.linalg.norm(place - at) < spacing
+        if last[i] and near and kept and not first[kept[-1]]:
+            kept.pop()
+        if first[i] or last[i] or not near:
+            kept.append(i)
+            at = place
+    return np.array(kept)
+
+
+def _bisected(
+    label: Labels, inner: np.ndarray, outer: np.ndarray, own: np.ndarray, exact: float,
+    batched: bool,
+) -> np.ndarray:  # fmt: skip
+    """The crossings between places inside and outside, to that length."""
+    longest = float(np.linalg.norm(outer - inner, axis=1).max(initial=exact))
+    halvings = max(int(np.ceil(np.log2(longest / exact))), 1)
+    ahead = ahead_of(len(inner), batched)
+    return find_crossings(label, inner, outer, halvings, ahead, own).along(inner, outer)
+
+
+def ahead_of(count: int, batched: bool) -> int:
+    """Halvings of so many brackets that are best looked up together."""
+    return int(np.log2(_TOGETHER / max(count, 1)).clip(1, 7)) if batched else 1
+
+
+def _cubic(points: np.ndarray, joined: np.ndarray, at: np.ndarray, part: float) -> np.ndarray:
+    """Places on the way from points ``at`` to the next ones, by cubics through their neighbours.
+
+    ``joined`` says of every point whether it is joined to the next one.
+    """
     length = np.append(0.0, np.linalg.norm(np.diff(points, axis=0), axis=1).cumsum())
-    closed = bool((points[0] == points[-1]).all())
-    spline = CubicSpline(length, points, bc_type="periodic" if closed else "not-a-knot")
-    place = np.arange((len(points) - 1) * _FINER + 1) / _FINER
-    left = place.astype(int)
-    right = np.minimum(np.ceil(place).astype(int), len(points) - 1)
-    part = place - left
-    values = length[left] + part * (length[right] - length[left])
-    pairs = np.where((ends[left] == ends[right]).all(axis=1)[:, None], ends[left], 0)
-    whole = part == 0
-    pairs[whole] = ends[left[whole]]
-    return Edge(spline(values), pairs)
+    before, after = joined[at - 1] & (at > 0), np.append(joined[1:], False)[at]
+    known = np.stack([before, np.full(len(at), True), np.full(len(at), True), after], axis=1)
+    nodes = (at[:, None] + np.arange(-1, 3)).clip(0, len(points) - 1)
+    place = length[at] + part * (length[at + 1] - length[at])
+    weight = known.astype(float)
+    for j in range(4):
+        for k in range(4):
+            if j != k:
+                span = length[nodes[:, k]] - length[nodes[:, j]]
+                ratio = (place - length[nodes[:, j]]) / np.where(span == 0, 1.0, span)
+                weight[:, k] *= np.where(known[:, j] & known[:, k], ratio, 1.0)
+    found: np.ndarray = (weight[..., None] * points[nodes]).sum(axis=1)
+    return found
+
+
+def _joined(points: np.ndarray, ends: np.ndarray, number: np.ndarray) -> np.ndarray:
+    """Whether each point and the next one are on a curve beside the same two ends."""
+    alike = (np.diff(number) == 0) & (np.diff(ends, axis=0) == 0).all(axis=1)
+    return np.append(alike & (np.diff(points, axis=0) != 0).any(axis=1), False)
+
+
+def _refined(
+    label: Labels,
+    points: np.ndarray,
+    ends: np.ndarray,
+    number: np.ndarray,
+    exact: float,
+    batched: bool,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The curves with further points, where a cubic does not predict them."""
+    off = np.full(len(points), np.inf)  # how far off the cubic was around the way to the next point
+    for _ in range(_LEVELS[batched]):
+        joined = _joined(points, ends, number)
+        chord = np.append(np.linalg.norm(np.diff(points, axis=0), axis=1), 0.0)
+        at = np.flatnonzero(joined & (off > _OFF * exact) & (chord > _SHORTEST * exact))
+        if not len(at):
+            break
+        guess = _cubic(points, joined, at, _PART)
+        along = points[at + 1] - points[at]
+        normal = np.stack([-along[:, 1], along[:, 0]], 1) / chord[at, None]
+        inner, outer = np.full(guess.shape, np.nan), np.full(guess.shape, np.nan)
+        for width in (np.minimum(off[at], _NARROW * chord[at]), _WIDE * chord[at]):
+            rows = np.flatnonzero(np.isnan(inner[:, 0]))
+            if not len(rows):
+                break
+            beside = width[rows, None] * normal[rows]
+            sides = np.stack([guess[rows] + beside, guess[rows] - beside])
+            codes = label(sides.reshape(-1, 2)).reshape(2, -1)
+            for i in (0, 1):
+                pair = (np.stack([codes[i], codes[1 - i]], axis=1) == ends[at[rows]]).all(axis=1)
+                inner[rows[pair]], outer[rows[pair]] = sides[i, pair], sides[1 - i, pair]
+        there = np.isfinite(inner[:, 0])
+        off[at[~there]] = 0.0
+        at, guess, inner, outer = at[there], guess[there], inner[there], outer[there]
+        found = _bisected(label, inner, outer, ends[at, 0], exact, batched)
+        away = np.linalg.norm(found - guess, axis=1)
+        # where it falls no faster than in proportion to the way there is a corner
+        off[at] = np.where(8 * away > off[at], _OFF / 2, 1.0) * away
+        new = at + 1
+        points = np.insert(points, new, found, axis=0)
+        ends, number = np.insert(ends, new, ends[at], axis=0), np.insert(number, new, number[at])
+        off = np.insert(off, new, off[at])
+    return points, ends, number
+
+
+def _dense(points: np.ndarray, ends: np.ndarray) -> Edge:
+    """One curve with places between its points; ends are 0 where they change."""
+    joined = _joined(points, ends, np.zeros(len(points), int))
+    at = np.flatnonzero(joined)
+    parts, pairs = points[:, None].repeat(_FINER, 1), ends[:, None].repeat(_FINER, 1)
+    parts[:-1, 1:], pairs[:-1, 1:] = np.nan, 0
+    for i in range(1, _FINER):
+        parts[at, i] = _cubic(points, joined, at, i / _FINER)
+        pairs[at, i] = ends[at]
+    return Edge(parts.reshape(-1, 2), pairs.reshape(-1, 2))
 
 
 def nearest_on(edges: Sequence[Edge], points: np.ndarray, own: np.ndarray) -> np.ndarray:
     """The nearest place on a curve beside the basin of each point's end, (n, 2); NaN without one.
 
     Args:
-        edges: curves with many places.
+        edges: curves with many places; between them they are parabolas.
         points, own: (n, 2), and their codes (n,).
     """
     found = np.full(points.shape, np.nan)
@@ -151,14 +324,48 @@ def nearest_on(edges: Sequence[Edge], points: np.ndarray, own: np.ndarray) -> np
         if not len(there):
             continue
         near = there[cKDTree(places[there]).query(points[rows])[1]]
-        best, point = places[near], points[rows]
-        for other in (near - 1, near + 1):
-            joined = beside[other]  # the one after the last is NaN, and before the first too
-            way = np.where(joined[:, None], places[other] - places[near], 0.0)
-            square = np.maximum((way**2).sum(1), 1e-300)
-            part = (((point - places[near]) * way).sum(1) / square).clip(0, 1)
-            trial = places[near] + part[:, None] * way
-            nearer = np.linalg.norm(trial - point, axis=1) < np.linalg.norm(best - point, axis=1)
-            best = np.where(nearer[:, None], trial, best)
-        found[rows] = best
+        found[rows] = _on_parabola(places, beside, near, points[rows])
+    return found
+
+
+def _on_parabola(
+    places: np.ndarray, beside: np.ndarray, near: np.ndarray, points: np.ndarray
+) -> np.ndarray:
+    """The nearest places to points (n, 2) on the way through curves' places ``near``, by number.
+
+    The way is P(u), u from −1 to 1, through a place and its two neighbours, as far as both are on
+    the curve; else a straight line to the one that is.
+    """
+    best = places[near]
+    before, after = beside[near - 1], beside[near + 1]  # the first's and last's neighbours are NaN
+    ahead, behind = places[near + 1] - best, places[near - 1] - best
+    for way, there in ((ahead, after), (behind, before)):
+        part = ((points - best) * way).sum(1) / np.maximum((way**2).sum(1), 1e-300)
+        trial = places[near] + part.clip(0, 1)[:, None] * way
+        nearer = there & (_away(trial, points) < _away(best, points))
+        best = np.where(nearer[:, None], trial, best)
+    rows = np.flatnonzero(before & after)
+    one, other = np.linalg.norm(behind[rows], axis=1), np.linalg.norm(ahead[rows], axis=1)
+    one, other = np.maximum(one, 1e-300), np.maximum(other, 1e-300)
+    # P(s) = b s + c s², with s = −one and s = other at the neighbours
+    slopes = -behind[rows] / one[:, None], ahead[rows] / other[:, None]
+    c = (slopes[1] - slopes[0]) / (one + other)[:, None]
+    b = slopes[0] + c * one[:, None]
+    s, from_here = np.zeros(len(rows)), points[rows] - places[near[rows]]
+    for _ in range(5):
+        away = from_here - b * s[:, None] - c * s[:, None] ** 2
+        way = b + 2 * c * s[:, None]
+        bend = (way**2).sum(1) - 2 * (away * c).sum(1)
+        size = (way**2).sum(1)
+        s = s + (away * way).sum(1) / np.where(bend > 0.1 * size, bend, np.maximum(size, 1e-300))
+        s = s.clip(-one, other)
+    curved = places[near[rows]] + b * s[:, None] + c * s[:, None] ** 2
+    # where the curve has a corner, the straight ways are the ones to trust
+    smooth = (slopes[0] * slopes[1]).sum(1) > _STRAIGHT
+    best[rows[smooth]] = curved[smooth]
+    return best
+
+
+def _away(places: np.ndarray, points: np.ndarray) -> np.ndarray:
+    found: np.ndarray = np.linalg.norm(places - points, axis=1)
     return found

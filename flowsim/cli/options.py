@@ -402,6 +402,10 @@ Confirm = Annotated[
     option(ACCURACY, "N", "Number of random starts that torchdiffeq decides again.  [default: "
            "256; 16 where the loss is not a function of the logit gap]", min=0, max=1_000_000),
 ]  # fmt: skip
+Edge = Annotated[
+    bool,
+    flag(WORK, "--edge", "Also record how far every start is from another end, and draw contours."),
+]
 Grid = Annotated[
     Cells | None,
     option(STARTS, "ExW",

@@ -14,6 +14,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
 
 from flowsim.curves import CRITICAL, curves_of
 from flowsim.drawing.boundary_lines import draw_boundary
@@ -88,6 +89,7 @@ _STEPS_TEXTS = {
     "diverged": "diverges",
 }
 _ENERGY: dict[str, Any] = {"colors": "#7a4fa3", "linewidths": 0.7, "linestyles": "dotted"}
+_EDGE: dict[str, Any] = {"colors": "#8a3ffc", "linewidths": 0.9}
 _FLOW: dict[str, Any] = {
     "color": LINE, "linewidth": 1.7, "linestyle": (0, (4, 2.5)), "zorder": 4,
     "path_effects": [withStroke(linewidth=3.2, foreground="#ffffff")],
@@ -165,6 +167,7 @@ def draw_layers(record: xr.Dataset, ax: Axes, energy: bool = False) -> list[Any]
     handles += _draw_regions(record, ax)
     handles += draw_curves(record, ax)
     handles += draw_flow(record, ax)
+    handles += draw_edge_distance(record, ax)
     handles += draw_energy(record, ax) if energy else []
     if len(handles) > _ENTRIES:
         kinds = [handle for handle in handles if handle.get_label() in CRITICAL]
@@ -492,6 +495,25 @@ def _draw_flow_boundary(record: xr.Dataset, ax: Axes, across: str, up: str) -> l
     text = "boundar" + ("ies between the basins" if several else "y of the basin")
     text += " of gradient flow"
     return [Line2D([], [], label=text, **_FLOW)] if curves else []
+
+
+def draw_edge_distance(record: xr.Dataset, ax: Axes) -> list[Any]:
+    """Contours of the distance to another end, with their values; a legend's entry."""
+    if "edge_distance" not in record:
+        return []
+    across, up = axes_of(record)
+    found = record["edge_distance"].transpose(up, across)
+    away = np.ma.masked_invalid(found.to_numpy())
+    if away.count() == 0 or min(away.shape) < 2:
+        return []
+    levels = MaxNLocator(6).tick_values(0, float(away.max()))[1:]
+    drawn = ax.contour(record[across], record[up], away, levels=levels, **_EDGE)
+    for text in ax.clabel(drawn, fontsize="x-small"):
+        text.set_path_effects([withStroke(linewidth=2, foreground="#ffffff")])
+    bound = "upper bound of the " if found.attrs.get("is_bound") else ""
+    where = "" if found.attrs.get("all_coordinates") else ", in this plane"
+    return [Line2D([], [], color=_EDGE["colors"], linewidth=_EDGE["linewidths"],
+                   label=f"{bound}distance to another end{where}")]  # fmt: skip
 
 
 def draw_energy(record: xr.Dataset, ax: Axes) -> list[Any]:

@@ -13,6 +13,7 @@ import torch
 import xarray as xr
 from torch import Tensor
 
+from flowsim.boundary.cells import with_edge_distance
 from flowsim.boundary.geometry import Boundary, Lattice, find_crossings, march
 from flowsim.curves import CRITICAL, Curve, with_curves
 from flowsim.errors import InputError
@@ -77,6 +78,7 @@ def portrait(
     starts: Points | None = None,
     boundary: bool = True,
     max_steps: int | None = None,
+    edge: bool = False,
 ) -> xr.Dataset:
     """Basins on a grid of cells, with the curves, arrows and orbits of a phase portrait.
 
@@ -107,6 +109,7 @@ def portrait(
         device: as in ``scan_basins``, for the cells and their boundary.
         starts: of the orbits, in the plane's two coordinates; by default usual ones.
         boundary: whether the boundary of the basins is sought, where they have no closed form.
+        edge: also find how far every cell is from another end, ``edge_distance``.
 
     Returns:
         Dataset over (e, w), or the axes of the model's plane, as ``scan_basins`` gives, plus the
@@ -151,6 +154,8 @@ def portrait(
         beside = SolverOptions(progress=options.counted("cells by the flow", count))
         flow = _codes(theta.flatten(0, -2), beside, ends).reshape(theta.shape[:-1])
     record = as_dataset(points, {plane.y: y, plane.x: x}, ends).assign_attrs(ends.attributes())
+    if edge:
+        record = _with_edge(record, plane, bounds, fixed_values, ends, optimizer)
     if flow is not None:
         record["flow_label"] = ((plane.y, plane.x), flow, flags(ends.names, flow.dtype))
     if optimizer is None:
@@ -205,6 +210,20 @@ def _with_flow(
         **_differences(plane, record),
         **_confirmed(model, theta, record, options, ends),
     }
+
+
+def _with_edge(
+    record: xr.Dataset, plane: Plane, bounds: Mapping[str, Window], held: Mapping[str, float],
+    ends: Ends, optimizer: OptimizerChoice | None,
+) -> xr.Dataset:  # fmt: skip
+    """The record with the distance of every cell to the nearest place with another end."""
+    if optimizer is not None:
+        raise InputError("edge distances are of the flow; omit them with an optimizer")
+
+    def place(points: Tensor) -> Tensor:
+        return theta_at(plane, points[:, 1], points[:, 0], held)
+
+    return with_edge_distance(record, plane.model, bounds, held, place, ends)
 
 
 def _codes(theta: Tensor, options: SolverOptions, ends: Ends) -> np.ndarray:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from flowsim.boundary.cells import per_end
 from flowsim.curves import curves_of
 from flowsim.errors import InputError
 from flowsim.labels import Label
@@ -141,7 +142,13 @@ def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
         "critical_points": _critical_points(record),
         **({"cells_sliding": int((record["sliding_time"].to_numpy() > 0).sum())}
            if "sliding_time" in record else {}),
+        **_per_end(record),
     }  # fmt: skip
+
+
+def _per_end(record: xr.Dataset) -> dict[str, Any]:
+    """The numbers of every end, where distances were found."""
+    return {"ends": per_end(record)} if "edge_distance" in record else {}
 
 
 def _ends(names: Sequence[str]) -> list[str]:
@@ -230,6 +237,7 @@ def scan_summary(record: xr.Dataset) -> dict[str, Any]:
         "saddle": sum(counts[name] for name in names if name.startswith("saddle")),
         "basins": basins,
         **_starting_with(record, "largest_drift_", "refine_", "confirm_"),
+        **_per_end(record),
     }
 
 

@@ -42,6 +42,7 @@ _NAMES = [
     (r"predicted", "where the reduced flow ends"),
     (r"outcome", "where full training ended"),
     (r"end_reason", "why full training was moved no further"),
+    (r"edge_distance", "distance to the nearest place with another end"),
     (r"distance", "distance of the projected weights from the reduced orbit at the same time"),
     (r"status", "how the integration ended"),
     (r"rule", "what decided the label"),

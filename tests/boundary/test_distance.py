@@ -5,7 +5,9 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import flowsim
-from flowsim.boundary import edge_distance, stable_manifolds
+from flowsim.boundary import add_edge_distance, edge_distance, per_end, stable_manifolds
+from flowsim.boundary.distance import Search
+from flowsim.boundary.edges import bisected_edges, nearest_on
 
 HIMMELBLAU = [(3, 2), (3.58442834, -1.84812653), (-3.77931025, -3.28318599),
               (-2.80511809, 3.13131252)]  # fmt: skip
@@ -48,7 +50,7 @@ def nearest(height, start, low, high):
     return min(fit.fun, away.min())
 
 
-STARTS = [(0.8, -0.4), (1.0, -1.2), (1.5, 0.5), (-2.0, -0.5)]
+STARTS = [(0.8, -0.4), (1.0, -1.2), (1.5, 0.5), (-2.0, -0.5), (0.05, -0.9)]
 
 
 @pytest.mark.parametrize("p", [0.5, 0.1])
@@ -99,3 +101,69 @@ def test_distance_in_the_plane_of_states_is_that_to_its_separatrix():
     model = flowsim.model("states", states=3, p=0.8, hidden_per_state=m)
     expected = [nearest(height, start, -(m**-0.5), -1e-6) for start in STARTS[:2]]
     assert edge_distance(model, STARTS[:2]).distance == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(("bent", "off"), [(0.0, 2e-7), (0.7, 2e-6)])
+def test_bisected_curves_are_exact_where_smooth_and_near_a_corner(bent, off):
+    def label(points):  # a parabola, and a parabola with a corner at its top
+        x, y = points.T
+        return np.where(y > x**2 / 2 + bent * np.abs(x - 0.13), 1, 2)
+
+    axes = [np.linspace(-2, 2, 64)] * 2
+    mesh = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+    codes = label(mesh.reshape(-1, 2)).reshape(64, 64)
+    edges = bisected_edges(label, axes, codes, 1e-7)
+    starts = mesh[6:-6:9, 6:-6:9].reshape(-1, 2)
+    x = np.linspace(-2, 2, 40_001)
+    curve = np.stack([x, x**2 / 2 + bent * np.abs(x - 0.13)], axis=1)
+    curve = curve[curve[:, 1] <= 2]
+    expected = [np.linalg.norm(curve - start, axis=1).min() for start in starts]
+    found = np.linalg.norm(nearest_on(edges, starts, label(starts)) - starts, axis=1)
+    assert found == pytest.approx(expected, abs=off)
+
+
+def test_bound_in_three_coordinates_is_never_below_the_distance(monkeypatch):
+    inside = lambda points: np.where(np.linalg.norm(points, axis=1) < 1.2, 1, 2)  # noqa: E731
+    monkeypatch.setattr(Search, "label", lambda self, points, exact=True: inside(points))
+    model = flowsim.model("linear", 0.5, 0.8)
+    starts = np.random.default_rng(0).uniform(-2, 2, (40, 3))
+    found = edge_distance(model, starts, dict.fromkeys(model.coordinates, (-2, 2)))
+    true = np.abs(np.linalg.norm(starts, axis=1) - 1.2)
+    assert found.is_bound
+    assert (found.distance >= true - 1e-12).all()
+    assert (found.distance <= true + 1e-3).all()
+
+
+def test_a_portrait_records_distances_of_its_cells_and_numbers_of_its_ends():
+    model = flowsim.model("canonical", 0.5, 0.8)
+    record = flowsim.portrait(model, resolution=8, edge=True)
+    starts = np.stack(np.meshgrid(record.e, record.w, indexing="ij"), -1)
+    expected = edge_distance(model, starts, model.plane.window).distance
+    assert record.edge_distance.to_numpy() == pytest.approx(expected, abs=1e-9)
+    assert record.edge_distance.attrs["all_coordinates"] == 1
+    trapped = flowsim.summarize(record)["ends"]["local_minimum"]
+    here = record.edge_distance.to_numpy()[record.label.to_numpy() == 2]
+    assert trapped["median_distance"] == np.median(here)
+    assert record.smallest_distance.sel(basin="local_minimum") == here.min()
+    texts = flowsim.draw(record).legends[0].get_texts()
+    assert "distance to another end" in [text.get_text() for text in texts]
+
+
+def test_a_scan_of_a_slice_says_that_it_is_one():
+    model, axis = flowsim.model("linear", 0.5, 0.8), flowsim.scan.cell_centres(-3, 3, 8)
+    record = flowsim.scan(model, {"e": axis, "w": axis}, fixed={"a": 0.3})
+    record = add_edge_distance(record, model)
+    assert "in the slice (e, w)" in record.edge_distance.attrs["long_name"]
+    start = [[record.e[5], record.w[4], 0.3]]
+    found = edge_distance(model, start, {"e": (-3, 3), "w": (-3, 3)}).distance
+    assert record.edge_distance[5, 4] == pytest.approx(found[0], abs=1e-6)
+
+
+def test_numbers_of_ends_have_times_where_the_scan_has_them_and_ones_own():
+    model, axis = flowsim.model("canonical", 0.5, 0.8), flowsim.scan.cell_centres(-3, 3, 8)
+    record = flowsim.scan(model, {"e": axis, "w": axis}, fraction=0.01)
+    learned = per_end(record, farthest=lambda starts: float(starts.w.max()))["global_minimum"]
+    times = record.settling_time.to_numpy()[record.label.to_numpy() == 1]
+    assert learned["by_time_10"] == (times <= 10).mean()
+    assert learned["largest_time"] == np.nanmax(times)
+    assert learned["farthest"] == -0.375

@@ -58,6 +58,7 @@ class Portrait(ModelFigure, Tolerances):
              "Adam, AdamW and sign descent, and draw where they end differently; --steps and "
              "--learning-rate are of all."),
     ] = False  # fmt: skip
+    edge: options.Edge = False
     energy: Annotated[bool, flag(OUTPUT, "--energy", "Draw contours of the energy.")] = False
     show: Annotated[
         Literal["label", "hitting_time"],
@@ -128,7 +129,7 @@ def _check(given: Portrait) -> None:
     """Options that must or must not come together."""
     if given.compare_optimizers:
         names = ("optimizer", "momentum", "beta1", "beta2", "weight_decay", "d", "nudge", "rtol",
-                 "overlay", "points", "confirm", "energy", "no_orbits")  # fmt: skip
+                 "overlay", "points", "confirm", "energy", "no_orbits", "edge")  # fmt: skip
         other = [name for name in names if getattr(given, name, None)]
         if other or given.view == "3d":
             raise InputError(
@@ -148,9 +149,13 @@ def _check(given: Portrait) -> None:
         raise InputError("--show goes with --from and the record of a scan")
     if given.view == "plane" and given.a_range is not None:
         raise InputError("--a-range goes with --view 3d; in the plane --fix a=X chooses the slice")
+    if given.edge and given.optimizer is not None:
+        raise InputError("--edge is of the flow; omit it with --optimizer")
     if given.view == "3d":
-        if given.no_orbits or given.overlay:
-            raise InputError("--no-orbits and --overlay go with the plane; omit them in --view 3d")
+        if given.no_orbits or given.overlay or given.edge:
+            raise InputError(
+                "--no-orbits, --overlay and --edge go with the plane; omit them in --view 3d"
+            )
         plane = (given.resolution, given.confirm, given.points) != (None, None, None)
         if given.fix or plane or (given.integrator, given.device) != ("flowsim", "cpu"):
             raise InputError(
@@ -200,6 +205,7 @@ def _plane(given: Portrait, model: Model) -> xr.Dataset:
             model, given.w_range, given.e_range, resolution, given.rtol, given.atol, given.fixed(),
             meter.advance, given.integrator, given.confirm, meter.then, window=given.window,
             optimizer=optimizer, device=given.device, starts=starts, max_steps=given.max_steps,
+            edge=given.edge,
         )  # fmt: skip
 
 

@@ -113,6 +113,7 @@ class ScanOptions(StartOptions, HiddenProcess, OptimizerOptions, Tolerances, Pri
         option(WORK, "K", "Halve the cells that the boundary of the basins crosses, K times.",
                min=1, max=20),
     ] = None  # fmt: skip
+    edge: options.Edge = False
     integrator: options.Integrator = "flowsim"
     confirm: options.Confirm = None
     device: options.Device = "cpu"
@@ -201,6 +202,9 @@ def _check(given: ScanOptions) -> None:
         raise InputError(
             "--fix goes with --grid and --cloud; a file of points has every coordinate"
         )
+    if given.edge and (given.optimizer is not None or given.over()):
+        raise InputError("--edge is of the flow of one model: omit --optimizer, and give one p and "
+                         "q and N")  # fmt: skip
     alone = given.grid is not None and not given.over() and min(given.grid) > 1
     if given.refine is not None and not alone:
         raise InputError(
@@ -244,6 +248,7 @@ def _run(given: ScanOptions, spec: ModelSpec, starts: Starts, model: Model, out:
     """Compute the record, refine its boundary, and return a summary."""
     import xarray as xr
 
+    from flowsim.boundary.cells import edge_of_scan
     from flowsim.boundary.in_record import refine_scan
     from flowsim.flow.reference import sample_size
     from flowsim.portraits.summaries import summarize
@@ -277,5 +282,8 @@ def _run(given: ScanOptions, spec: ModelSpec, starts: Starts, model: Model, out:
                 yield meter.advance
 
         refine_scan(out, model, given.refine, given.rtol, given.atol, bar)
+    if given.edge:
+        with progress(task.size, "distances", given.quiet):
+            edge_of_scan(out, model)
     with xr.open_dataset(out, engine="h5netcdf") as record:
         return summarize(record)

@@ -1,0 +1,242 @@
+"""Distances of all cells of a record to the edge of their basins, and what they say of each end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+
+from flowsim.boundary.distance import Search, edge_distance
+from flowsim.boundary.edges import Window
+from flowsim.errors import InputError, Interrupted
+from flowsim.interface import Model
+from flowsim.labels import Label
+from flowsim.landscape.ends import Ends
+from flowsim.records.netcdf import read_record, write_record
+from flowsim.running import quickly
+from flowsim.scan.follow import to_model
+
+#: Names of codes that are no basin begin so.
+_NO_BASIN = ("unresolved", "saddle")
+
+
+def with_edge_distance(
+    record: xr.Dataset, model: Model, window: Mapping[str, Window], held: Mapping[str, float],
+    place: Callable[[Tensor], Tensor], ends: Ends, codes: np.ndarray | None = None,
+) -> xr.Dataset:  # fmt: skip
+    """The record with the distance of every cell to the nearest place with another end.
+
+    Args:
+        record: with labels over a grid, the centres of cells.
+        model: the model.
+        window: ranges of the grid's axes, by name.
+        held: values of what else is held, by name.
+        place: the model's coordinates (m, k) of values (m, d) along the axes, in their order in the
+            record.
+        ends, codes: the ends that were met and the codes of the cells by them, −1 of none; by
+            default the record's labels.
+
+    Returns:
+        The record with ``edge_distance``, in the coordinates that vary and within the window:
+        infinite where all ends are one, NaN of a cell without one; and what ``per_end`` gives.
+    """
+    label = record["label"]
+    names = [str(name) for name in label.dims]
+    axes = [record[name].to_numpy() for name in names]
+    codes = _codes_of_basins(label) if codes is None else codes
+    search = Search(model, {name: window[name] for name in names}, held, place, ends, axes, codes)
+    mesh = np.meshgrid(*axes, indexing="ij")
+    search.nearest(np.stack([side.ravel() for side in mesh], axis=1), codes.ravel())
+    away = search.away.reshape(label.shape)
+    return with_ends(record.assign(edge_distance=(names, away, edge_attributes(model, names))))
+
+
+@quickly
+def add_edge_distance(record: xr.Dataset, model: Model) -> xr.Dataset:
+    """A scan's record with the distance of every start to the nearest place with another end.
+
+    Args:
+        record: of a scan of ``model`` by its flow, without further arguments that vary. Over a grid
+            distances are in the coordinates that vary, within the grid's window; of a cloud or a
+            list of points in all coordinates, as ``edge_distance`` gives them.
+        model: the model.
+
+    Returns:
+        The record with ``edge_distance`` and what ``per_end`` gives, over ``basin``.
+
+    Raises:
+        InputError: the record is none of such a scan.
+
+    >>> import flowsim
+    >>> model, axis = flowsim.model("canonical", 0.5, 0.8), flowsim.scan.cell_centres(-2, 2, 8)
+    >>> record = flowsim.scan(model, {"e": axis, "w": axis})
+    >>> record = flowsim.boundary.add_edge_distance(record, model)
+    >>> round(float(record.edge_distance.sel(e=0.75, w=-0.25)), 6)
+    0.016746
+    """
+    label = record["label"]
+    dims, names = [str(name) for name in label.dims], [*model.coordinates]
+    if "optimizer" in record.attrs or f"limit_{names[0]}" not in record:
+        raise InputError("edge distances are of scans by the flow")
+    scattered = [name for name in map(str, record) if name.startswith("start_")]
+    if scattered:
+        columns = [record[name].broadcast_like(label).to_numpy().ravel() for name in scattered]
+        known = [name.removeprefix("start_") for name in scattered]
+        theta = to_model(model, known, np.stack(columns, axis=1))
+        away = edge_distance(model, theta).distance.numpy().reshape(label.shape)
+        found = record.assign(edge_distance=(dims, away, edge_attributes(model, names)))
+        return with_ends(found)
+    held = {str(name): float(v) for name, v in record.coords.items() if not v.dims}
+    order = [*dims, *held]
+    if not any({*order} == {*starts} for starts in model.plane.defaults.starts):
+        raise InputError(f"edge distances need a scan of one model, not over {', '.join(dims)}")
+    for name in dims:
+        if len(record[name]) < 2:
+            raise InputError(f"edge distances need two or more cells along {name}")
+
+    def place(points: Tensor) -> Tensor:
+        fixed = points.new_tensor([*held.values()]).expand(len(points), -1)
+        return to_model(model, order, torch.cat([points, fixed], dim=1))
+
+    ends = Ends(model)
+    limits = np.stack([record[f"limit_{name}"].to_numpy().ravel() for name in names], axis=1)
+    raw = _raw_labels(label).ravel()
+    codes = ends.codes(
+        torch.from_numpy(raw),
+        torch.from_numpy(limits),
+        torch.from_numpy(record["limit_loss"].to_numpy().ravel()),
+    ).numpy()
+    codes = np.where(np.isin(raw, (Label.UNRESOLVED, Label.SADDLE)), -1, codes)
+    window = {name: _window(record[name].to_numpy()) for name in dims}
+    return with_edge_distance(record, model, window, held, place, ends, codes.reshape(label.shape))
+
+
+def edge_of_scan(path: Path, model: Model) -> None:
+    """Put the distances of ``add_edge_distance`` into a scan's record, unless they are there.
+
+    Raises:
+        InputError: no such record, a full disk, or what ``add_edge_distance`` raises.
+        Interrupted: Ctrl-C; the record is that of the scan.
+    """
+    record = read_record(path)
+    if "edge_distance" in record:
+        return
+    try:
+        write_record(add_edge_distance(record, model), path)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"interrupted while distances were measured; the scan is whole in {str(path)!r}: "
+            "give the same command with --resume to measure them again"
+        ) from None
+
+
+def _window(centres: np.ndarray) -> Window:
+    """The range of cells around evenly spaced centres."""
+    half = (centres[1] - centres[0]) / 2
+    return float(centres[0] - half), float(centres[-1] + half)
+
+
+def _raw_labels(label: xr.DataArray) -> np.ndarray:
+    """Labels of the codes of ends, by their names."""
+    by_name = {code.name.lower(): code for code in Label}
+    names = str(label.attrs["flag_meanings"]).split()
+    kinds = [
+        by_name.get("local_minimum" if (kind := name.rstrip("_0123456789")) == "minimum" else kind)
+        for name in names
+    ]
+    found: np.ndarray = np.array(kinds, np.int8)[label.to_numpy()]
+    return found
+
+
+def edge_attributes(model: Model, names: list[str]) -> dict[str, Any]:
+    """Attributes of distances in the coordinates ``names``."""
+    whole, bound = {*names} == {*model.coordinates}, len(names) > 2
+    where = "all coordinates" if whole else f"the slice ({', '.join(names)})"
+    return {
+        "long_name": f"{'upper bound of the ' if bound else ''}distance to the nearest place in "
+        f"the window with another end, in {where}",
+        "coordinates_varied": " ".join(names),
+        "all_coordinates": int(whole),
+        "is_bound": int(bound),
+    }
+
+
+def _codes_of_basins(label: xr.DataArray) -> np.ndarray:
+    """The codes of ends, −1 of what is in no basin."""
+    names = str(label.attrs["flag_meanings"]).split()
+    none = [code for code, name in enumerate(names) if name.startswith(_NO_BASIN)]
+    codes = label.to_numpy().astype(int)
+    return np.where(np.isin(codes, none), -1, codes)
+
+
+def per_end(
+    record: xr.Dataset, **own: Callable[[xr.Dataset], float]
+) -> dict[str, dict[str, float]]:
+    """Numbers of every end of a portrait or a scan: share, distances to the edge, and times.
+
+    Args:
+        record: of a portrait or a scan.
+        own: further numbers by name: functions of the starts that end there, a dataset over
+            ``start`` with the record's variables.
+
+    Returns:
+        By the name of the end: ``share`` of the starts; if the record has them,
+        ``smallest_distance`` and ``median_distance`` to another end, ``median_time`` and
+        ``largest_time`` until the excess loss has fallen (``settling_time``), and ``by_time_T``,
+        the part of its starts for which that time is at most T, for powers of ten.
+
+    >>> import flowsim
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> record = flowsim.portrait(model, resolution=8, edge=True)
+    >>> found = flowsim.boundary.per_end(record, largest=lambda starts: float(starts.e.max()))
+    >>> found["local_minimum"]["share"], found["local_minimum"]["largest"]
+    (0.53125, 2.625)
+    """
+    label = record["label"]
+    names = str(label.attrs["flag_meanings"]).split()
+    over = [name for name in map(str, record) if record[name].dims == label.dims]
+    starts = record[over].stack(start=label.dims).reset_index("start")
+    codes, found = starts["label"].to_numpy(), {}
+    powers = decades(starts["settling_time"].to_numpy()) if "settling_time" in starts else range(0)
+    for code, name in enumerate(names):
+        here = starts.isel(start=codes == code)
+        if name.startswith(_NO_BASIN) or not here.sizes["start"]:
+            continue
+        numbers = {"share": here.sizes["start"] / len(codes)}
+        if "edge_distance" in here:
+            away = here["edge_distance"].to_numpy()
+            numbers["smallest_distance"] = float(np.nanmin(away))
+            numbers["median_distance"] = float(np.nanmedian(away))
+        times = here["settling_time"].to_numpy() if powers else np.empty(0)
+        if np.isfinite(times).any():
+            numbers["median_time"] = float(np.nanmedian(times))
+            numbers["largest_time"] = float(np.nanmax(times))
+            numbers |= {f"by_time_{10.0**n:g}": float((times <= 10.0**n).mean()) for n in powers}
+        found[name] = numbers | {name: float(count(here)) for name, count in own.items()}
+    return found
+
+
+def with_ends(record: xr.Dataset) -> xr.Dataset:
+    """The record with the numbers of every end, variables over ``basin``."""
+    found = per_end(record)
+    names = list(map(str, record["basin"].to_numpy())) if "basin" in record else [*found]
+    more = {
+        key: ("basin", [found.get(name, {}).get(key, np.nan) for name in names],
+              {"long_name": key.replace("_", " ")})
+        for key in dict.fromkeys(key for numbers in found.values() for key in numbers)
+        if key not in record
+    }  # fmt: skip
+    return record.assign(more).assign_coords(basin=names)
+
+
+def decades(times: np.ndarray) -> range:
+    """Exponents of the powers of ten from the fastest start to the slowest."""
+    known = times[np.isfinite(times) & (times > 0)]
+    if not len(known):
+        return range(0)
+    return range(int(np.ceil(np.log10(known.min()))), int(np.ceil(np.log10(known.max()))) + 1)
