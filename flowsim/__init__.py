@@ -60,8 +60,8 @@ __all__ = sorted(_HOME)
 
 #: Packages with more names.
 _PACKAGES = (
-    "bifurcation", "boundary", "chains", "drawing", "flow", "landscape", "models", "portraits",
-    "records", "reduction", "reference", "scan", "training",
+    "bifurcation", "boundary", "chains", "drawing", "flow", "landscape", "models", "noise",
+    "portraits", "records", "reduction", "reference", "scan", "training",
 )  # fmt: skip
 
 #: New places of names that were here before version 0.3.

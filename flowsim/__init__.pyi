@@ -9,6 +9,7 @@ from flowsim import drawing as drawing
 from flowsim import flow as flow
 from flowsim import landscape as landscape
 from flowsim import models as models
+from flowsim import noise as noise
 from flowsim import portraits as portraits
 from flowsim import records as records
 from flowsim import reduction as reduction

@@ -47,6 +47,7 @@ FLOWSIM = {
     "scan",
     "bifurcation": "errors running labels curves arrays interface markov chain spec records "
     "landscape flow training scan boundary",
+    "noise": "errors running labels arrays interface records landscape flow scan",
     "portraits": "errors labels curves arrays interface markov chain spec records landscape "
     "flow training scan boundary bifurcation",
     "drawing": "errors records curves",
@@ -54,8 +55,8 @@ FLOWSIM = {
     "explorer": "errors labels curves interface markov chain spec records models landscape flow "
     "scan portraits drawing",
     "cli": "errors version labels arrays notices compiled interface memory records markov chain "
-    "chains spec models landscape flow training scan boundary bifurcation portraits drawing "
-    "explorer exchange",
+    "chains spec models landscape flow training scan boundary bifurcation noise portraits "
+    "drawing explorer exchange",
 }
 #: Rooms of flowsim that may know full_model.
 ABOVE_FULL_MODEL = ("explorer", "cli")

@@ -13,6 +13,7 @@ from flowsim.drawing.boundary_lines import draw_refined
 from flowsim.drawing.branches import draw_continuation
 from flowsim.drawing.comparison import draw_comparison
 from flowsim.drawing.curves import draw_gaussian, draw_training
+from flowsim.drawing.noise import draw_noise
 from flowsim.drawing.optimizers import draw_optimizers
 from flowsim.drawing.overlay import Paths, with_paths
 from flowsim.drawing.plane import draw_portrait
@@ -105,6 +106,7 @@ def draw(
         "comparison": draw_comparison,
         "training": draw_training,
         "optimizers": draw_optimizers,
+        "noise": draw_noise,
     }
     if kind not in others:
         raise InputError(f"records of kind {kind} are not drawn; known are portrait, "

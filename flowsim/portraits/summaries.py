@@ -51,6 +51,7 @@ def summarize(record: xr.Dataset) -> dict[str, Any]:
         "comparison": comparison_summary,
         "training": training_summary,
         "optimizers": optimizers_summary,
+        "noise": noise_summary,
     }
     if not isinstance(record, xr.Dataset):
         raise InputError(f"summarize takes a record, such as portrait(model), not {record!r}")
@@ -396,3 +397,28 @@ def continuation_summary(record: xr.Dataset) -> dict[str, Any]:
         "share": {name: {"first": float(share[0, i]), "last": float(share[-1, i])}
                   for i, name in enumerate(names) if share[:, i].any()},
     }  # fmt: skip
+
+
+def noise_summary(record: xr.Dataset) -> dict[str, Any]:
+    """The share of every end at each temperature, of all starts together, with its interval."""
+    names = [str(name) for name in record["basin"].to_numpy()]
+    label = record["label"].to_numpy()
+    without = np.bincount(label.ravel(), minlength=len(names)) / label.size
+    rows = []
+    for warmth in record["temperature"].to_numpy():
+        for name, before in zip(names, without.tolist(), strict=True):
+            here = record.sel(temperature=warmth, basin=name)
+            share, low, high = (float(here[f"total_share{x}"]) for x in ("", "_low", "_high"))
+            if share or before:
+                rows.append({"temperature": warmth, "end": name, "share": share, "low": low,
+                             "high": high, "without_noise": before})  # fmt: skip
+    counts = record["total_count"].transpose("temperature", "basin").to_numpy()
+    a = record.attrs
+    return {
+        **_chosen(record),
+        **_held(record),
+        **{name: a[name] for name in ("time", "step", "seeds", "seed")},
+        "paths": int(counts[0].sum()),
+        "unresolved": int(counts[:, 0].sum()),
+        "ends": rows,
+    }

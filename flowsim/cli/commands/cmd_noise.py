@@ -1,0 +1,106 @@
+"""The command ``noise``: how likely each end is under Langevin noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from flowsim.cli import options
+from flowsim.cli.groups import FigureFiles, HiddenProcess, ModelOnChain, chain_words
+from flowsim.cli.options import STARTS, WINDOW, WORK, Spread, option
+from flowsim.cli.output import progress, redraw, report, write_figure
+from flowsim.errors import InputError
+
+if TYPE_CHECKING:
+    from flowsim.interface import Model
+    from flowsim.scan.starts import Starts
+
+
+@dataclass(frozen=True)
+class Noise(HiddenProcess, ModelOnChain, FigureFiles):
+    """The options of ``noise``."""
+
+    temperature: Annotated[
+        Spread | None,
+        option(WORK, "T", "Temperature in nats: a number, or LOW:HIGH:COUNT evenly spaced in the "
+               "logarithm.", parser=options.spread),
+    ] = None  # fmt: skip
+    time: Annotated[
+        float | None,
+        option(WORK, "X", "Time of the flow for which the noise acts.", min=1e-12, max=1e12),
+    ] = None
+    seeds: Annotated[int, option(WORK, "K", "Paths from every start.", min=1, max=10**6)] = 100
+    step: Annotated[
+        float | None,
+        option(WORK, "X", "Step in time.  [default: 0.05 over the fastest rate]",
+               min=1e-12, max=1e12),
+    ] = None  # fmt: skip
+    window: options.Windows = None
+    resolution: Annotated[
+        int, option(WINDOW, "N", "Cells along each axis.", min=1, max=options.MAX_RESOLUTION)
+    ] = 24
+    points: Annotated[
+        Path | None,
+        option(STARTS, "FILE", "Starts in place of the window's cells: .csv with a column for each "
+               "coordinate, .npy, or .nc.", "--points"),
+    ] = None  # fmt: skip
+    seed: options.Seed = 0
+
+
+def noise(given: Noise) -> None:
+    """Say how likely each end is after Langevin noise has acted for a time.
+
+    From every start K paths follow dθ = −∇L dt + √(2T) dB, and then the flow without noise, whose
+    end is counted. At one temperature a map shows where paths end elsewhere; over several the share
+    of every end, of all starts together, with Wilson's interval.
+
+    \b
+    Examples:
+      flowsim noise --p 0.5 --q 0.8 --temperature 0.003 --time 100
+      flowsim noise --p 0.5 --q 0.8 --temperature 1e-4:1:9 --time 100 --points starts.csv
+      flowsim noise --model mine.py:DoubleWell --temperature 0.05 --time 10 --window x=-2:2,y=-2:2
+    """
+    if given.source is not None:
+        redraw(given.source, given, wanted="noise")
+        return
+    if given.temperature is None or given.time is None:
+        raise InputError("--temperature and --time are needed: of the noise, and for how long")
+    if isinstance(given.temperature.sigma, dict):
+        raise InputError("--temperature is a number or LOW:HIGH:COUNT")
+    spec = given.spec()
+    figure, stored = given.names("noise", *given.name_parts(), *chain_words(given.p, given.q))
+    import numpy as np
+    import torch
+
+    from flowsim.noise.ends import end_probabilities
+
+    torch.set_num_threads(1)  # a second thread only slows arrays of this size down
+    model = spec.build()
+    starts = _starts_of(given, model)
+    warmth = np.atleast_1d(np.asarray(given.temperature.sigma, dtype=float))
+    total = len(warmth) * int(np.prod(starts.shape)) * given.seeds
+    with progress(total, "paths", given.quiet) as meter:
+        record = end_probabilities(
+            model, starts, warmth.tolist(), given.time,
+            torch.Generator().manual_seed(given.seed), given.seeds, step=given.step,
+            progress=meter.advance,
+        )  # fmt: skip
+    summary = write_figure(record, figure, stored, **given.look())
+    report(summary, {"figure": figure, "record": stored}, given)
+
+
+def _starts_of(given: Noise, model: Model) -> Starts:
+    """The points of a file, or the cells of the window."""
+    from flowsim.interface import check_fixed, with_axes
+    from flowsim.scan.starts import Grid, Points, cell_centres
+
+    if given.points is not None:
+        if given.window or given.fix:
+            raise InputError("--points has every coordinate: omit --window and --fix")
+        return Points.read(given.points, next(iter(model.plane.defaults.starts)))
+    plane = with_axes(model, *(given.window or ())).plane
+    held = check_fixed(plane, given.fixed())
+    sides = {**plane.window, **(given.window or {})}
+    axes = {name: cell_centres(*sides[name], given.resolution) for name in (plane.y, plane.x)}
+    return Grid(axes, held)
