@@ -162,6 +162,7 @@ def continuation(
     record.attrs = provenance({
         "kind": "continuation",
         "parameter": parameter,
+        "gradient_flow": int(type(first).field is Model.field),
         **model_attributes(first, [] if system.of_step else [parameter], system.model(values[-1])),
         **shown.attributes(),
         **({"left_out": "continua of critical points that move with the parameter"}

@@ -120,7 +120,7 @@ def _drawn(record: xr.Dataset) -> str:
 
 
 def _gradient(record: xr.Dataset) -> bool:
-    return "hopf" not in record["event_kind"].to_numpy()
+    return bool(record.attrs.get("gradient_flow", True))
 
 
 def _draw_shares(record: xr.Dataset, ax: Axes, above: Axes, parameter: str) -> list[Any]:

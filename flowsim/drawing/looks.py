@@ -12,6 +12,13 @@ _CROSS: dict[str, Any] = {"marker": "X", "markersize": 9, "markerfacecolor": "#f
 #: needs one more line here, or looks like the last.
 LOOKS: dict[str, dict[str, Any]] = {
     "level of the loss": {"color": "#8a8a8a", "linewidth": 0.5},
+    "nullcline, flow vertical": {"color": "#008080", "linewidth": 1.2},
+    "nullcline, flow horizontal": {
+        "color": "#008080",
+        "linewidth": 1.2,
+        "linestyle": (0, (5, 1.5, 1, 1.5)),
+    },
+    "stable manifold": {"color": "#e08bb8", "linewidth": 4.0},
     "separatrix": {"color": LINE, "linewidth": 1.8},
     "plateau": {"color": LINE, "linewidth": 1.1, "linestyle": (0, (3.7, 1.6))},
     "valley": {"color": "#2a7f62", "linewidth": 1.6, "linestyle": (0, (1, 1.65))},

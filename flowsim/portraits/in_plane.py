@@ -15,7 +15,7 @@ from torch import Tensor
 
 from flowsim.boundary.cells import with_edge_distance
 from flowsim.boundary.geometry import Boundary, Lattice, find_crossings, march
-from flowsim.curves import CRITICAL, Curve, with_curves
+from flowsim.curves import CRITICAL, Curve, curves_of, with_curves
 from flowsim.errors import InputError
 from flowsim.flow.options import Limits, SolverOptions, Stage
 from flowsim.flow.orbits import drawn_orbits, limits_by
@@ -37,6 +37,7 @@ from flowsim.interface import (
 from flowsim.labels import Label, Status
 from flowsim.landscape.critical import STARTS, critical_points_in
 from flowsim.landscape.ends import Ends
+from flowsim.portraits.phase_curves import further_curves, plane_velocity
 from flowsim.records.attributes import described, held_attributes, provenance
 from flowsim.records.model_attributes import model_attributes
 from flowsim.records.netcdf import flags
@@ -79,6 +80,7 @@ def portrait(
     boundary: bool = True,
     max_steps: int | None = None,
     edge: bool = False,
+    curves: Sequence[str] = (),
 ) -> xr.Dataset:
     """Basins on a grid of cells, with the curves, arrows and orbits of a phase portrait.
 
@@ -110,6 +112,8 @@ def portrait(
         starts: of the orbits, in the plane's two coordinates; by default usual ones.
         boundary: whether the boundary of the basins is sought, where they have no closed form.
         edge: also find how far every cell is from another end, ``edge_distance``.
+        curves: further ones: "nullclines", on which one component of the flow changes its sign, and
+            "manifolds", the stable manifolds of saddles of a model of two coordinates.
 
     Returns:
         Dataset over (e, w), or the axes of the model's plane, as ``scan_basins`` gives, plus the
@@ -140,6 +144,7 @@ def portrait(
     fixed_values = check_fixed(plane, fixed)
     bounds = {name: given.get(name, plane.window[name]) for name in (plane.x, plane.y)}
     places = None if starts is None else _starts_of_orbits(starts, plane, options)
+    further = further_curves(plane, bounds, fixed_values, curves)
     resolution = solver_of(model).defaults.resolution if resolution is None else resolution
     if not isinstance(resolution, Integral) or resolution < 1:
         raise InputError(f"resolution must be a whole number of at least 1, not {resolution!r}")
@@ -166,6 +171,9 @@ def portrait(
         record, found = _with_flow_beside(
             record, plane, theta, bounds, fixed_values, options, ends, boundary
         )
+    if further:
+        known = curves_of(record, plane.x, plane.y)
+        record = in_plane(record, plane, [*further, *known])
     settings: dict[str, object] = {
         "kind": "portrait",
         **model_attributes(model),
@@ -382,12 +390,7 @@ def _critical_points(
 
 def _directions(plane: Plane, theta: Tensor) -> Tensor:
     """The flow's direction along (y, x), unit vectors of shape (..., 2); 0 where it rests."""
-    start = theta.detach().requires_grad_()
-    place = plane.project(start)[..., :2]
-    # J v is the derivative of v·Jᵀu in u; torch's other ways import a quarter of a second of it
-    u = torch.zeros_like(place, requires_grad=True)
-    (back,) = torch.autograd.grad((place * u).sum(), start, create_graph=True)
-    (along,) = torch.autograd.grad((back * plane.model.field(theta)).sum(), u)
+    along = plane_velocity(plane, theta)
     along = along.nan_to_num(nan=0.0)  # a root's slope at 0, where nothing moves
     size = along.abs().amax(dim=-1, keepdim=True)
     square_fits = (size > 1e-150) & (size < 1e150)

@@ -59,6 +59,14 @@ class Portrait(ModelFigure, Tolerances):
              "--learning-rate are of all."),
     ] = False  # fmt: skip
     edge: options.Edge = False
+    nullclines: Annotated[
+        bool,
+        flag(OUTPUT, "--nullclines", "Draw where one component of the flow changes its sign."),
+    ] = False
+    manifolds: Annotated[
+        bool,
+        flag(OUTPUT, "--manifolds", "Draw the stable manifolds of saddles, of two coordinates."),
+    ] = False
     energy: Annotated[bool, flag(OUTPUT, "--energy", "Draw contours of the energy.")] = False
     show: Annotated[
         Literal["label", "hitting_time"],
@@ -72,6 +80,10 @@ class Portrait(ModelFigure, Tolerances):
                "or a .csv with a column for each axis (and one called run for several); may be "
                "repeated.", "--overlay"),
     ] = None  # fmt: skip
+
+    def curves(self) -> list[str]:
+        """The further curves to draw."""
+        return [name for name in ("nullclines", "manifolds") if getattr(self, name)]
 
     def look(self) -> dict[str, Any]:
         own = {"energy": self.energy, "show": self.show, "orbits": not self.no_orbits}
@@ -129,7 +141,8 @@ def _check(given: Portrait) -> None:
     """Options that must or must not come together."""
     if given.compare_optimizers:
         names = ("optimizer", "momentum", "beta1", "beta2", "weight_decay", "d", "nudge", "rtol",
-                 "overlay", "points", "confirm", "energy", "no_orbits", "edge")  # fmt: skip
+                 "overlay", "points", "confirm", "energy", "no_orbits", "edge",
+                 "nullclines", "manifolds")  # fmt: skip
         other = [name for name in names if getattr(given, name, None)]
         if other or given.view == "3d":
             raise InputError(
@@ -152,9 +165,10 @@ def _check(given: Portrait) -> None:
     if given.edge and given.optimizer is not None:
         raise InputError("--edge is of the flow; omit it with --optimizer")
     if given.view == "3d":
-        if given.no_orbits or given.overlay or given.edge:
+        if given.no_orbits or given.overlay or given.edge or given.curves():
             raise InputError(
-                "--no-orbits, --overlay and --edge go with the plane; omit them in --view 3d"
+                "--no-orbits, --overlay, --edge, --nullclines and --manifolds go with the plane; "
+                "omit them in --view 3d"
             )
         plane = (given.resolution, given.confirm, given.points) != (None, None, None)
         if given.fix or plane or (given.integrator, given.device) != ("flowsim", "cpu"):
@@ -205,7 +219,7 @@ def _plane(given: Portrait, model: Model) -> xr.Dataset:
             model, given.w_range, given.e_range, resolution, given.rtol, given.atol, given.fixed(),
             meter.advance, given.integrator, given.confirm, meter.then, window=given.window,
             optimizer=optimizer, device=given.device, starts=starts, max_steps=given.max_steps,
-            edge=given.edge,
+            edge=given.edge, curves=given.curves(),
         )  # fmt: skip
 
 

@@ -1,0 +1,91 @@
+"""Nullclines, and stable manifolds of saddles, as curves of a portrait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flowsim.boundary.geometry import Lattice, march
+from flowsim.boundary.manifolds import stable_manifolds
+from flowsim.curves import Curve
+from flowsim.errors import InputError
+from flowsim.interface import Plane, theta_on_grid
+
+#: Nodes a side between which nullclines are sought.
+_NODES = 301
+
+Window = tuple[float, float]
+
+
+def further_curves(
+    plane: Plane, window: Mapping[str, Window], held: Mapping[str, float], names: Sequence[str]
+) -> list[Curve]:
+    """The curves of these names, "nullclines" and "manifolds".
+
+    Raises:
+        InputError: another name, or manifolds of a model of other than the plane's two coordinates.
+    """
+    found: list[Curve] = []
+    for name in names:
+        if name == "nullclines":
+            found += nullclines(plane, window, held)
+        elif name == "manifolds":
+            found += manifold_curves(plane, window)
+        else:
+            raise InputError(f"further curves are nullclines and manifolds, not {name}")
+    return found
+
+
+def nullclines(
+    plane: Plane, window: Mapping[str, Window], held: Mapping[str, float]
+) -> list[Curve]:
+    """The curves on which one component of the flow in the plane changes its sign.
+
+    They go through zeros of its linear interpolation between 301² nodes. A zero without a change of
+    sign, such as a line of critical points, is not among them.
+    """
+    x, y = (np.linspace(*window[name], _NODES) for name in (plane.x, plane.y))
+    velocity = plane_velocity(plane, theta_on_grid(plane, x, y, held)).detach().numpy()
+    lattice, found = Lattice((_NODES, _NODES), 0), []
+    cells = lattice.cells(0)
+    corners = lattice.corners(cells, 0)
+    for axis, kind in ((1, "nullcline, flow vertical"), (0, "nullcline, flow horizontal")):
+        value = velocity[..., axis].ravel()
+        inside = value[corners] > 0
+        whole = np.isfinite(value[corners]).all(axis=1)
+        mixed = whole & inside.any(axis=1) & ~inside.all(axis=1)
+        lines = march(lattice, cells[mixed], inside[mixed])
+        assert lines.curve is not None
+        one, other = value[lines.inner], value[lines.outer]
+        part = (one / (one - other))[:, None]
+        places = [np.stack([y[at[:, 0]], x[at[:, 1]]], axis=1)
+                  for at in map(lattice.places, (lines.inner, lines.outer))]  # fmt: skip
+        points = places[0] + part * (places[1] - places[0])
+        for number in np.unique(lines.curve):
+            up, across = points[lines.curve == number].T
+            found.append(Curve(kind, across, up))
+    return found
+
+
+def plane_velocity(plane: Plane, theta: Tensor) -> Tensor:
+    """The components of the flow along (y, x), shape (..., 2)."""
+    start = theta.detach().requires_grad_()
+    place = plane.project(start)[..., :2]
+    # J v is the derivative of v·Jᵀu in u; torch's other ways import a quarter of a second of it
+    u = torch.zeros_like(place, requires_grad=True)
+    (back,) = torch.autograd.grad((place * u).sum(), start, create_graph=True)
+    (along,) = torch.autograd.grad((back * plane.model.field(theta)).sum(), u)
+    return along
+
+
+def manifold_curves(plane: Plane, window: Mapping[str, Window]) -> list[Curve]:
+    """The stable manifolds of the saddles in the window."""
+    model = plane.model
+    if {*model.coordinates} != {plane.x, plane.y}:
+        raise InputError("stable manifolds are curves only in a model of two coordinates")
+    at = [model.coordinates.index(name) for name in (plane.x, plane.y)]
+    return [Curve("stable manifold", *found.points[:, at].T)
+            for found in stable_manifolds(model, window)]  # fmt: skip
