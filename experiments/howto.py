@@ -32,6 +32,7 @@ PICTURES = {
     "continue": "continue.png",
     "distance": "distance.png",
     "in_context": "*.png",
+    "noise": "noise.png",
     "optimizer": "adamw.png",
     "overlay": "overlay.png",
     "redraw": "times.png",
