@@ -37,7 +37,7 @@ import papers
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, BLUE, GREY, ORANGE, experiment
+from papers import ABOVE, BELOW, BLUE, GREY, PINK, experiment
 from torch import Tensor
 
 from flowsim.drawing.comparison import mark_level
@@ -175,7 +175,7 @@ def draw(record: xr.Dataset) -> Figure:
     left, middle, right = figure.subplots(1, 3, width_ratios=(1.2, 0.7, 1.2))
     lines: dict[str, Any] = {}
     ticks: list[str] = []
-    for chain, colour in ((BELOW, BLUE), (ABOVE, ORANGE)):
+    for chain, colour in ((BELOW, BLUE), (ABOVE, PINK)):
         part = papers.chain_part(record, chain)
         for symbol, target in ((0, chain.p), (1, 1 - chain.q)):
             here = part.sel(symbol=symbol)

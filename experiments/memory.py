@@ -194,7 +194,7 @@ def draw(record: xr.Dataset) -> Figure:
     """Planes (α, v) of lifted layers, and gains of whole training."""
     figure = Figure(figsize=(10, 6.4), layout="constrained")
     axes = figure.subplots(2, 3, width_ratios=(1, 1, 1.5))
-    colours = [GREY, ORANGE, PINK, BLUE]
+    colours = [ORANGE, GREY, PINK, BLUE]
     for i, side in enumerate(record.side.values):
         for j, decay in enumerate(record.decay.values):
             kinds = classes(record, side, decay)
@@ -212,7 +212,7 @@ def draw(record: xr.Dataset) -> Figure:
             for j, each in enumerate(part):
                 place = j + (k - 1) * 0.22 + np.linspace(-0.07, 0.07, len(each))
                 panel.plot(place, each.clip(-0.6), marks[k], ms=3, alpha=0.6,
-                           c=(BLUE, ORANGE, GREEN)[k], label=source if j == 1 else "")  # fmt: skip
+                           c=(BLUE, PINK, GREEN)[k], label=source if j == 1 else "")  # fmt: skip
         panel.axhline(0, color=GREY, lw=0.8)
         panel.axhline(1, color=GREY, lw=0.8, ls=":")
         panel.set_xticks(range(gain.sizes["mixer"]), gain.mixer.values, rotation=20, fontsize=8)

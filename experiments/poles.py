@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, GREY, ORANGE, PINK, experiment, timed
+from papers import BLUE, GREEN, GREY, PINK, experiment, timed
 from scipy.integrate import solve_ivp
 from scipy.optimize import minimize
 
@@ -224,27 +224,29 @@ def draw(record: xr.Dataset) -> Figure:
     panels = figure.subplots(2, 3)
     for j, decay in enumerate(DECAYS):
         panel, level = panels[0, j], record.level.sel(decay=decay).values
-        for scale, colour in ((SCALES[-1], BLUE), (SCALES[0], ORANGE)):
+        for scale, colour in ((SCALES[-1], BLUE), (SCALES[0], PINK)):
             for k, seed in enumerate(record.seed.values[:8]):
                 run = record.loss.sel(decay=decay, scale=scale, seed=seed)
                 panel.plot(
                     record.time, run, c=colour, lw=0.9, label=f"start {scale:g}" if k == 0 else ""
                 )
-        for poles in range(4):
-            heights = level[poles][np.isfinite(level[poles])]
-            for height in heights:
-                panel.axhline(height, color=GREY, lw=0.7, ls=":")
-                name = "1 pole" if poles == 1 else f"{poles} poles"
-                panel.text(0.12, height, name, fontsize=7, va="bottom", color=GREY)
+        named: list[tuple[float, set[int]]] = []  # levels too close to label apart share a label
+        for poles, k in np.argwhere(np.isfinite(level)):
+            height = float(level[poles, k])
+            panel.axhline(height, color=GREY, lw=0.7, ls=":")
+            near = [same for at, same in named if abs(at - height) < 0.03]
+            near[0].add(int(poles)) if near else named.append((height, {int(poles)}))
+        for height, numbers in named:
+            name = " and ".join(map(str, sorted(numbers))) + " poles" * (numbers != {1})
+            panel.text(3e5, height, name + " pole" * (numbers == {1}), fontsize=7, va="center",
+                       color=GREY)  # fmt: skip
         panel.set(xscale="log", title=f"{decay} decays", xlabel="time", ylabel="squared loss")
         panel.legend(fontsize=7)
     panel = panels[0, 2]
     run = record.sel(decay="signed", scale=SCALES[-1], seed=0)
-    for k, colour in zip(range(CHANNELS), (BLUE, ORANGE, GREEN, PINK), strict=True):
+    for k, colour in zip(range(CHANNELS), (BLUE, GREY, GREEN, PINK), strict=True):
         panel.plot(record.time, run.weight.isel(channel=k), c=colour)
-    panel.set(
-        xscale="log", title="one run: weights of the channels", xlabel="time", ylabel="weight"
-    )
+    panel.set(xscale="log", title="weights of one run", xlabel="time", ylabel="weight")
     size = 4 + 300 * np.repeat(record.chance.values, record.sizes["position"])
     tint = record.belief.values.reshape(-1, 3)
     shown = [("Bayes's beliefs", tint)]

@@ -58,7 +58,7 @@ _WHOLE_CELLS = 512
 #: Entries of a legend, beyond which those of critical points are joined.
 _ENTRIES = 8
 #: Hatches and their colours of cells that a simpler model misjudges, and whose orbits slide.
-_DIFFERS, _SLIDES = ("xxx", LINE), ("..", "#3f6f86")
+_DIFFERS, _SLIDES = ("||", "0.45"), ("..", "#3f6f86")
 #: Colour, hatch and its colour of what became of a cell: its label, or what an optimizer did.
 _CELLS: dict[str, tuple[str, str, str]] = {
     "unresolved": (FILL["unresolved"], "", LINE),

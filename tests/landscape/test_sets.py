@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from flowsim import from_loss
+from flowsim import find_limits, from_loss
 from flowsim.labels import Label
 from flowsim.landscape import Ends
 
@@ -96,3 +96,17 @@ def test_two_minima_of_equal_loss_are_two(power, apart):
     found, codes = found_from(f, starts)
     assert [end.flat for end in found] == [0, 0]
     assert (codes.reshape(20, 2) == torch.tensor([1, 2])).all()
+
+
+@pytest.mark.slow
+def test_few_starts_on_an_ellipse_may_count_two_pieces_of_it_and_many_do_not():
+    def counted_as_two(starts):
+        found = []
+        for seed in range(20):
+            theta = np.random.default_rng(seed).uniform(-2, 2, (starts, 2))
+            limits = find_limits(from_loss(lambda x, y: (x**2 / 9 + y**2 - 1) ** 2, "model"), theta)
+            found.append(found_from(lambda x, y: (x**2 / 9 + y**2 - 1) ** 2, limits.theta)[0])
+        return sum(len(ends) > 1 for ends in found)
+
+    assert counted_as_two(4) > 15
+    assert counted_as_two(64) == 0
