@@ -7,7 +7,7 @@ import torch
 import xarray as xr
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
-from papers import BLUE, GREY, ORANGE, experiment, timed
+from papers import BLUE, GREY, experiment, timed
 
 from flowsim.chains.hidden import HiddenMarkovProcess
 from flowsim.chains.priors import DirichletPrior, FinitePrior
@@ -160,25 +160,31 @@ def _spread(values: xr.DataArray) -> tuple[float, float, float]:
 
 
 def draw(record: xr.Dataset) -> Figure:
-    """The gap of every seed by case, and by position."""
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    """The gap of every seed by case; decays of switching chains; errors on unseen kernels."""
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    left, middle, right = figure.subplots(1, 3, width_ratios=(1.5, 0.8, 1.2))
     cases = list(record.case.values)
     for i, case in enumerate(cases):
         gap = record.gap.sel(case=case).mean("position").values
         left.plot(gap, np.full(len(gap), i), "o", c=BLUE, ms=4, alpha=0.7)
-        if case in ("selective, no convolution", "selective, w = 2"):
-            colour = ORANGE if "no" in case else BLUE
-            right.plot(record.position, record.gap.sel(case=case).T, c=colour, lw=0.9)
-            right.plot([], [], c=colour, label=case)
     left.set_yticks(range(len(cases)), cases)
     left.invert_yaxis()
-    left.axvline(0, color=GREY, lw=0.7)
-    left.set(xlabel="nats above Bayes's predictor, mean over positions", xscale="log")
+    left.set(xlabel="nats above Bayes's predictor", xscale="log", title="gap, mean over positions")
     left.xaxis.set_minor_formatter(NullFormatter())
-    right.set(xlabel="position", ylabel="nats above Bayes's predictor", yscale="log")
+    for i, symbol in enumerate(record.symbol.values):
+        kept = record.decay.sel(symbol=symbol).values
+        middle.plot(i + np.linspace(-0.15, 0.15, len(kept)), kept, "o", c=BLUE, ms=4, alpha=0.7)
+    middle.set_xticks(range(3), record.symbol.values)
+    middle.set(xlabel="present symbol", ylabel="decay", ylim=(-0.03, 1.03), xlim=(-0.5, 2.5),
+               title="switching chains, w = 2")  # fmt: skip
+    place = np.arange(1, record.sizes["position_of_128"] + 1)
+    for name, colour in (("seen", BLUE), ("unseen", GREY)):
+        error = record.error.sel(kernels=name)
+        right.plot(place, error.T, c=colour, lw=0.9)
+        right.plot([], [], c=colour, label=f"p, q {'below' if name == 'seen' else 'above'} 1/2")
+    right.set(xlabel="position", ylabel="|P(1) − add-one counting|", yscale="log",
+              title="trained on p, q below 1/2")  # fmt: skip
     right.legend(fontsize=8)
-    figure.suptitle("Counting in context: a convolution lets one layer count")
     return figure
 
 

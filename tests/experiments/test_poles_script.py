@@ -45,6 +45,17 @@ def test_plateaus_are_counted_and_beliefs_read(tmp_path):
     assert (tmp_path / "poles.png").stat().st_size < 300_000
 
 
+def test_switching_chains_forget_at_a_switch():
+    script = import_module("selective")
+    process = script.switching_chains()
+    said = process.next_laws_of_any(np.array([[0, 0, 2, 0, 1, 1]]))[0]
+    p, q = (x.ravel() for x in np.meshgrid(script.GRID, script.GRID, indexing="ij"))
+    weight = p * (1 - q)  # of 0 → 1 → 1 behind the switch
+    moves = (weight * q).sum() / weight.sum()
+    assert said[2] == pytest.approx([0.5, 0.5, 0], abs=1e-12)
+    assert said[-1] == pytest.approx([0.95 * moves, 0.95 * (1 - moves), 0.05], abs=1e-12)
+
+
 @pytest.mark.slow
 def test_every_mixer_is_measured_against_bayes(tmp_path):
     options = ["--seeds", "2", "--steps", "2", "--fresh", "16"]
