@@ -55,12 +55,16 @@ _SQUARES, _SQUARES_ON_GPU = 2**18, 2**22
 #: A row is at rest at this part of its highest speed (of a model with levels at this speed), and at
 #: what this part of its coordinates changes in its speed.
 _STATIONARY, _ROUNDING = 1e-12, 1e-15
+#: Where the slowest rate beside a model's bad minima is below this, the speed at rest is smaller by
+#: the square of their ratio.
+_SLOWEST = 1e-2
 #: The rest of its way is then at most this part of the way it came (of a model with levels, and of
 #: logarithms, of 1 + |y|), along directions that are stiffer than the second of the stiffest.
 _SHORT, _FLAT = 1e-6, 1e-9
-#: Others are slower than this times (its rate)² where a coordinate falls to zero; log|θᵢ| where its
-#: plane has to attract; what falls slower than this part of the fastest does not fall with it.
-_TRAPPED, _NEAR_PLANE, _TOGETHER = 1e-13, math.log(1e-6), 1e-3
+#: Others are slower than this times (its rate)² where a coordinate falls to zero, or move within
+#: rounding by less than the second times its rate; log|θᵢ| where its plane has to attract; what
+#: falls slower than this part of the fastest does not fall with it.
+_TRAPPED, _QUIET, _NEAR_PLANE, _TOGETHER = 1e-13, 1e-3, math.log(1e-6), 1e-3
 #: A speed this many times one met before means that a saddle was passed; a row that passed one so
 #: near, in units of its chart, is in doubt.
 _PASSED, _DOUBTFUL = 3.0, 1e-3
@@ -567,6 +571,10 @@ def follow(model: Model, start: Tensor, steps: Steps, zero: Tensor | None = None
         given_up &= reason == GOING
         reason = torch.where(given_up, OUT_OF_STEPS, reason)
         done = reason != GOING
+        if levels is not None:
+            left = (reason == OUT_OF_STEPS) | (reason == DIVERGED)
+            if bool(left.any()):
+                reason[left & levels.reached(levels.above(model, state.theta))] = MINIMA
         if bool(done.any()):
             index, trapped = state.index[done], reason[done] == TRAPPED
             if growth is not None:
@@ -723,6 +731,10 @@ def _verdict(
         rest = _is_short(field, jacobian, length, known)
         rest &= ~grows & ~_leaves(field, jacobian, theta)
         if levels is not None:
+            # next to the least loss rows move as slowly as the square of the slowest rate
+            allowed = rows.still(levels)[index] * min(1.0, (levels.speed or 1.0) / _SLOWEST) ** 2
+            fast = rows.velocity()[index] > allowed.unsqueeze(1) + (unit * noise)[index]
+            rest &= ~fast.any(1)
             rest |= levels.reached(levels.above(rows.model, rows.theta[index]))
         elif bool(rest.any()):
             tried = (rest & looks[index]).nonzero()[:, 0]
@@ -756,7 +768,7 @@ def _falling(rows: BatchState, noise: Tensor) -> Tensor:
     rate = fall.amax(1, keepdim=True)
     falls = (fall > 0) & (fall >= _TOGETHER * rate)
     least = torch.where(falls, fall, torch.inf).amin(1, keepdim=True)
-    allowed = torch.maximum(_TRAPPED * least.square(), torch.minimum(noise, 1e-6 * least))
+    allowed = torch.maximum(_TRAPPED * least.square(), torch.minimum(noise, _QUIET * least))
     falls &= (falls | (rows.field.abs() <= allowed)).all(1, keepdim=True)
     index = falls.any(1).nonzero()[:, 0]
     if len(index):  # whether they fall as fast further down, and nothing else moves there

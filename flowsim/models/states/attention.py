@@ -142,11 +142,19 @@ class StatesAttentionModel(OnChain):
         """
         return self._by_chunks(theta, self._excess)
 
-    def _excess(self, rows: Tensor) -> Tensor:
-        *_, logits, weight, multiplicity, target = self._terms(rows)
-        beyond, target = logits.clone(), multiplicity * target
+    def _beyond(
+        self, logits: Tensor, target: Tensor, multiplicity: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """z − log t less its mean by the target t, and whether it is at most 1 in size."""
+        beyond = logits.clone()
         beyond[..., 0] -= self.chain.target_logit_gap
         beyond -= (target * beyond).sum(-1, keepdim=True)
+        return beyond, torch.where(multiplicity > 0, beyond.abs(), 0.0).amax(-1) <= 1.0
+
+    def _excess(self, rows: Tensor) -> Tensor:
+        *_, logits, weight, multiplicity, target = self._terms(rows)
+        target = multiplicity * target
+        beyond, small = self._beyond(logits, target, multiplicity)
         top = torch.where(multiplicity > 0, beyond, -torch.inf).amax(-1, keepdim=True)
         far = (target * (beyond - top).exp()).sum(-1).log() + top.squeeze(-1)
         near = beyond.clamp(-1.0, 1.0)
@@ -154,15 +162,19 @@ class StatesAttentionModel(OnChain):
         for k in range(20, 1, -1):  # (exp(d) − 1 − d)/d² by its series
             bend = bend * near + 1 / math.factorial(k)
         close = (target * bend * near * near).sum(-1).log1p()
-        small = torch.where(multiplicity > 0, beyond.abs(), 0.0).amax(-1) <= 1.0
         return (torch.where(small, close, far) * weight).sum(-1)
 
     def _gradient(self, rows: Tensor) -> Tensor:
         big_a, big_b, u, beyond, logits, weight, multiplicity, target = self._terms(rows)
+        target = multiplicity * target
         chance = torch.softmax(
             torch.where(multiplicity > 0, logits + multiplicity.log(), -torch.inf), dim=-1
         )
-        off = weight.unsqueeze(-1) * (chance - multiplicity * target)
+        past, small = self._beyond(logits, target, multiplicity)
+        rise = past.clamp(-1.0, 1.0).expm1()  # softmax(z) − t, where the two are nearly the same
+        mean = (target * rise).sum(-1, keepdim=True)
+        close = target * (rise - mean) / (1 + mean)
+        off = weight.unsqueeze(-1) * torch.where(small.unsqueeze(-1), close, chance - target)
         by_a = (off * u).sum((-2, -1))
         by_b = (off * u.clamp(min=0)).sum((-2, -1))
         by_share = (off * beyond * (big_a + big_b * (u > 0))).sum((-2, -1))
