@@ -30,6 +30,10 @@ _CLOSED = 1e-7
 #: 1, 2, …; each must come nearer, or further, by more than the last in a turn, of at most so many
 #: steps.
 _COPIES, _OUT, _NEARER, _MOST = 10, 41, 1e-6, 2000
+#: Copies are looked at between two of them, at half the way in logarithms and so on, so many times,
+#: where what a turn does is not the same within the first part, until it is within the second part
+#: half of what it is on both sides.
+_HALVINGS, _SAME, _EVEN = 3, 1e-3, 0.25
 #: A coordinate turns with an outward spiral that has this part of the largest in it.
 _TAKES_PART = 1e-3
 #: Pieces of a row's steps, of which the first is left out.
@@ -240,8 +244,9 @@ def spirals(
     """Mask of rows at θ (m, k) that spiral into a sink near ``centre``, and the sinks.
 
     Newton's method finds the sink. Copies of the row, at its displacement from there times 1, 1/2,
-    1/4, …, must all be nearer after a turn. Of rows that spiral ``outward`` without end copies at
-    the displacement times 1, 2, 4, … must be further away; the coordinates that turn are NaN.
+    1/4, …, must all be nearer after a turn, and those between. Of rows that spiral ``outward``
+    without end copies at the displacement times 1, 2, 4, … must be further away; the coordinates
+    that turn are NaN.
     """
     sink = centre
     for _ in range(12):
@@ -266,9 +271,37 @@ def spirals(
     rows = padded_indices(found)
     if not len(rows):
         return found, sink
-    copies = (sink[rows, None] + part[:, None] * away[rows, None]).flatten(0, 1)
-    about = sink[rows].repeat_interleave(count, 0)
-    dual = torch.linalg.pinv(vectors[rows]).repeat_interleave(count, 0)
+    dual = torch.linalg.pinv(vectors)
+    longest = 4 * 2 * math.pi / turning.imag.abs()
+
+    def growth(own: Tensor, part: Tensor) -> Tensor:
+        """log of what a turn multiplies the distance of copies of rows ``own`` (m,) by."""
+        scale = part.unsqueeze(1)
+        copies = sink[own] + scale * away[own]
+        return _growth(model, fine, copies, sink[own], dual[own], longest[own], own, sign)
+
+    whole = growth(rows.repeat_interleave(count), part.repeat(len(rows))).view(-1, count)
+    found[rows] = (sign * whole < -_NEARER).all(1)
+    kept = found[rows] & (torch.arange(len(rows), device=rows.device) < rows.unique().numel())
+    rows, whole = rows[kept], whole[kept]
+    found[_uneven(growth, rows, part, whole, sign)] = False
+    if outward:
+        which = slowest.unsqueeze(1).expand(-1, vectors.shape[1], 1)
+        lead = vectors.gather(2, which)[:, :, 0].abs()
+        turns = lead >= _TAKES_PART * lead.amax(1, keepdim=True)
+        sink = torch.where(turns, torch.nan, sink)
+    return found, sink
+
+
+def _growth(
+    model: Any, fine: Fine, copies: Tensor, about: Tensor, dual: Tensor, longest: Tensor,
+    group: Tensor, sign: int,
+) -> Tensor:  # fmt: skip
+    """The logarithm of what a turn multiplies the distance of copies (m, k) by, (m,); NaN: no turn.
+
+    A group of copies is followed no longer when one of it has not turned after ``longest``, (m,),
+    or has come nearer, times ``sign``, by too little.
+    """
 
     def distance(place: Tensor) -> Tensor:
         return (dual @ (place - about).to(dual.dtype).unsqueeze(2)).abs().squeeze(2).norm(dim=1)
@@ -277,31 +310,59 @@ def spirals(
     radial = copies - about
     normal = model.field(copies)
     normal = normal - radial * (normal * radial).sum(1, True) / radial.square().sum(1, True)
-    near, seen = distance(copies), torch.zeros_like(copies[:, 0], dtype=torch.bool)
-    nearer = torch.zeros_like(seen)
-    longest = 4 * 2 * math.pi / turning.imag.abs()[rows].repeat_interleave(count)
+    near = distance(copies)
+    found = torch.full_like(near, torch.nan)
+    over = left = torch.zeros_like(found, dtype=torch.bool)  # left the surface it starts on
     for _ in range(_MOST):
-        failed = (state.stuck | (state.time > longest) | (seen & ~nearer)) & ~(seen & nearer)
-        over = failed.view(-1, count).any(1).repeat_interleave(count)
-        going = ~seen & ~over
+        failed = torch.where(found.isnan(), state.stuck | (state.time > longest),
+                             ~(sign * found < -_NEARER))  # fmt: skip
+        over = over | torch.isin(group, group[failed])
+        going = found.isnan() & ~over
         if not bool(going.any()):
             break
         before = state.theta, state.time
         _advance(state, state.h, going)
         there = ((state.theta - about) * normal).sum(1)
-        crosses = (((before[0] - about) * normal).sum(1) < 0) & (there >= 0) & ~seen
+        crosses = (((before[0] - about) * normal).sum(1) < 0) & (there >= 0) & found.isnan()
+        crosses, left = crosses & left, left | (there > 0)
         if bool(crosses.any()):
             ends: list[Tensor] = []
             for at in (before[0], state.theta):
                 slope = model.field(at)
                 ends += [at, slope, (model.jacobian(at) @ slope.unsqueeze(2)).squeeze(2)]
             place = _crossing(ends, state.time - before[1], about, normal)[1]
-            nearer |= crosses & (sign * distance(place) < (sign - _NEARER) * near)
-            seen |= crosses
-    found[rows] = nearer.view(-1, count).all(1)
-    if outward:
-        which = slowest.unsqueeze(1).expand(-1, vectors.shape[1], 1)
-        lead = vectors.gather(2, which)[:, :, 0].abs()
-        turns = lead >= _TAKES_PART * lead.amax(1, keepdim=True)
-        sink = torch.where(turns, torch.nan, sink)
-    return found, sink
+            found = torch.where(crosses, (distance(place) / near).log(), found)
+    return found
+
+
+def _uneven(
+    growth: Callable[[Tensor, Tensor], Tensor], rows: Tensor, part: Tensor, whole: Tensor, sign: int
+) -> Tensor:
+    """The rows (m,) whose copies show that others between them may not come nearer in a turn.
+
+    Between two copies what a turn multiplies the distance by, ``whole`` (m, c) in logarithms, is
+    looked at until it varies evenly, as it does not about a cycle.
+    """
+    alike = whole.diff(dim=1).abs() <= _SAME * whole[:, 1:].abs()
+    alike = alike[:, :-1] & alike[:, 1:]
+    constant = torch.cat([alike[:, :1], alike[:, :-1] & alike[:, 1:], alike[:, -1:]], 1)
+    row, left = (~constant).nonzero().unbind(1)
+    own, start, end = rows[row], part[left], part[left + 1]
+    first, last = whole[row, left], whole[row, left + 1]
+    bad = rows[:0]
+    for _ in range(_HALVINGS):
+        if not len(own):
+            return bad
+        middle = (start * end).sqrt()
+        padded = padded_indices(torch.ones_like(own, dtype=torch.bool))
+        half = growth(own[padded], middle[padded])[: len(own)]
+        fails = ~(sign * half < -_NEARER)
+        bad = torch.cat([bad, own[fails]])
+        even = (half - (first + last) / 2).abs() <= _EVEN * torch.minimum(first.abs(), last.abs())
+        split = ~even & ~torch.isin(own, bad)
+        own, start, end, middle, first, half, last = (
+            x[split] for x in (own, start, end, middle, first, half, last)
+        )
+        own, first, last = own.repeat(2), torch.cat([first, half]), torch.cat([half, last])
+        start, end = torch.cat([start, middle]), torch.cat([middle, end])
+    return torch.cat([bad, own])

@@ -71,6 +71,18 @@ def test_slow_spirals_end_in_their_sink(formula):
     assert labels(found) == [Label.LOCAL_MINIMUM] and np.abs(found.theta).max() < 1e-9
 
 
+@pytest.mark.parametrize("inner", [1.0, pytest.param(0.98, marks=pytest.mark.slow)])
+def test_no_row_is_taken_through_a_cycle_between_it_and_a_sink(inner):
+    def field(x, y):
+        fall = (x**2 + y**2 - 1) * (x**2 + y**2 - inner)
+        return [-2 * y - x * fall, 2 * x - y * fall]
+
+    model = Field("xy", field)
+    found = flowsim.find_limits(model, [[-1.85, -1.55], [0.5, 0.2]])
+    assert found.label.tolist() == [Label.PERIODIC, Label.LOCAL_MINIMUM]
+    assert found.period[0] == pytest.approx(math.pi, rel=1e-2)
+
+
 @pytest.mark.slow
 def test_cycles_are_seen_after_few_turns_also_where_they_relax():
     model = Field("xv", lambda x, v: [v, 10 * (1 - x**2) * v - x])
