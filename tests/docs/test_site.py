@@ -30,14 +30,30 @@ def blocks(page):
     return re.findall(r"```(bash|python)\n(.*?)```", page.read_text(), flags=re.DOTALL)
 
 
+#: What makes the code of a page quick: names and options are in question, ``experiments/howto.py``
+#: runs it as it stands.
+SMALLER = {
+    r"--resolution \d+": "--resolution 6",
+    r"^(flowsim portrait(?!.*--(resolution|from|view)).*)$": r"\1 --resolution 6",
+    r"^(flowsim portrait(?!.*--(confirm|from|view|optimizer)).*)$": r"\1 --confirm 0",
+    r"--grid 6x6": "--grid 2x2", r"--grid \d{2,}x\d+": "--grid 12x12",
+    r"--steps \d{3,}": "--steps 20", r"steps=\d{3,}": "steps=20", r"range\(300\)": "range(9)",
+    r"resolution=\d+": "resolution=8", r", 300, sigma": ", 30, sigma",
+    r"0\.0, 2\.0, 41": "0.0, 2.0, 9", r"1\.0, 61\)": "1.0, 13)", r"levels=3": "levels=1",
+}  # fmt: skip
+
+
 def run_blocks(page, folder):
     """All blocks of a page in one folder, one after the other; 3 is "done, some unresolved"."""
     for language, code in blocks(page):
+        code = code.replace("\\\n", " ")
+        for large, small in SMALLER.items():
+            code = re.sub(large, small, code, flags=re.M)
         if language == "python":
             with contextlib.chdir(folder):
                 exec(compile(code, page.name, "exec"), {})
             continue
-        lines = code.replace("\\\n", " ").splitlines()
+        lines = code.splitlines()
         if any(line.endswith("&") for line in lines):  # by one shell, which keeps what it started
             known = [f"{x} || [ $? = 3 ]" if x.startswith("flowsim ") else x for x in lines]
             lines = ["\n".join(["set -e", *known])]
