@@ -14,7 +14,9 @@ rounding, and a direction is new where it is far larger, in the tensor where tha
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -78,27 +80,56 @@ def origin_of(start: Tensor, basis: Tensor) -> Tensor:
 
 
 def descent(network: Network, bases: Tensor, starts: Tensor, count: int) -> Tensor:
-    """Points of two spans, (2, count, P), along descent in the first one from its start.
+    """Points of two spans, (2, 2 count, P), along descents in the first one from its start.
 
-    A step that does not lower the loss is halved, and the next is longer otherwise, so that the
-    last points are near the end of the flow where that is near.
+    The first descends as the flow does, by gradients; the second goes on from there by the method
+    of Broyden, Fletcher, Goldfarb and Shanno, which comes to the end also where rates differ much.
     """
     basis, origins = bases[0], origin_of(starts, bases)
-    at = basis.T @ starts[0]
-    loss, gradient = _restricted(network, basis, origins[0], at)
-    step = 0.1 * network.size / float(gradient.norm().clamp_min(1e-300))
-    path = [at]
+    evaluate = partial(_restricted, network, basis, origins[0])
+    along = _descend(evaluate, basis.T @ starts[0], 0.1 * network.size, learns=False)
+    further = _descend(evaluate, along[-1], 0.1 * network.size, learns=True)
+    further = torch.cat([further, (further[1:] + further[:-1]) / 2])
+    chosen = [
+        path[torch.linspace(0, len(path) - 1, count).round().long()] for path in (along, further)
+    ]
+    return torch.cat(chosen) @ bases.mT + origins[:, None]
+
+
+def _descend(
+    evaluate: Callable[[Tensor], tuple[Tensor, Tensor]], at: Tensor, first: float, learns: bool
+) -> Tensor:
+    """Points (n, k) of a descent, whose first step has a given length.
+
+    A step that does not lower the loss is halved, and the next is longer otherwise, so that the
+    last points are near the end of the flow where that is near. The inverse curvature is 1, or
+    ``learns`` from the steps.
+    """
+    loss, gradient = evaluate(at)
+    step = first / float(gradient.norm().clamp_min(1e-300))
+    inverse, path = torch.eye(len(at)).to(at), [at]
     for _ in range(_DESCENT):
-        square = float(gradient.square().sum())
-        there = at - step * gradient
-        new, slope = _restricted(network, basis, origins[0], there)
-        good = bool(slope.isfinite().all()) and float(loss - new) >= _FALL * step * square > 0
+        ahead = -inverse @ gradient
+        there = at + step * ahead
+        new, slope = evaluate(there)
+        promised = -step * float(gradient @ ahead)
+        good = bool(slope.isfinite().all()) and float(loss - new) >= _FALL * promised > 0
+        if good and learns:
+            moved, turned = there - at, slope - gradient
+            across = float(moved @ turned)
+            if across > 0:
+                if len(path) == 1:  # its scale, before the first step is learned from
+                    inverse, step = inverse * across / float(turned @ turned), 1.0
+                part = torch.eye(len(at)).to(at) - torch.outer(moved, turned) / across
+                inverse = part @ inverse @ part.T + torch.outer(moved, moved) / across
         if good:
             at, loss, gradient = there, new, slope
             path.append(at)
-        step *= 1.5 if good else 0.5
-    chosen = torch.linspace(0, len(path) - 1, count).round().long()
-    return torch.stack(path)[chosen] @ bases.mT + origins[:, None]
+        if learns and len(path) > 1:
+            step = 1.0 if good else 0.5 * step
+        else:
+            step *= 1.5 if good else 0.5
+    return torch.stack(path)
 
 
 def _restricted(

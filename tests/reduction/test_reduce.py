@@ -300,6 +300,17 @@ def test_other_late_switches_are_found(switch):
     assert flowsim.reduce(loss, start).coordinates == ("a", "c")
 
 
+def test_what_switches_on_far_along_a_slow_direction_is_found():
+    """A stiff direction beside it limits descent by gradients to a 2 000th of the way."""
+
+    def loss(w):
+        slow, stiff = 1e-3 * (w["a"] - 40) ** 2 / 2, 1e3 * (w["b"] - 1) ** 2
+        return slow + stiff + torch.relu(w["a"] - 30) ** 2 * (w["c"] - 1) ** 2
+
+    start = {"a": number(0.1), "b": number(3.0), "c": number(0.0)}
+    assert flowsim.reduce(loss, start).coordinates == ("a", "b", "c")
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("broken", [10.0**-n for n in range(9, 16)])
 def test_a_symmetry_broken_near_rounding_is_seen_or_refused(broken, seed):
