@@ -125,8 +125,10 @@ COMMANDS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [0, 2000, 20_000])
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(("name", "size"), [
+    ("portrait", 0), ("portrait", 2000), ("portrait", 20_000), ("gaussian", 20_000),
+    ("compare", 2000), ("train", 0), ("scan", 2000),
+])  # fmt: skip
 def test_a_full_disk_leaves_neither_figure_nor_record(tmp_path, name, size):
     """The limit lies below the record, or between record and figure."""
     compiled = {**os.environ, "NUMBA_CACHE_DIR": "", "TORCH_HOME": str(tmp_path)}
