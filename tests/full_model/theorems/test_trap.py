@@ -93,12 +93,12 @@ def descend(arch, weights, chain, steps, rate=0.2):
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: " ".join(map(str, kind.values())) or "-")
 @pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: f"{chain.p} {chain.q}")
 def test_it_is_the_hessian(kind, chain):
-    sizes = [(1, 1), (2, 6), (3, 2), (4, 4), (6, 5)]
+    sizes = [(1, 1), (2, 6), (6, 5)]
     for seed, (d, length) in enumerate(sizes):
         if d % kind.get("heads", 1):
             continue
         arch = Architecture(d, length, **kind)
-        for scale in (0.02, 1.0, 3.0):
+        for scale in (0.02, 3.0):
             weights = drawn(arch, seed, scale)
             found = trap_matrix(arch, weights, chain)
             error = (found - by_autograd(arch, weights, chain)).abs().max()
