@@ -108,8 +108,8 @@ class Levels:
         best: the least loss, in nats.
         trap: the loss of the bad minima.
         difference: trap − best, right to rounding where the two are close.
-        speed: the slowest rate of the flow beside the bad minima; below 1e-4 of it the flow is
-            slow. Zero where there are no bad minima because trap = best.
+        speed: the slowest rate of relaxation near the bad minima, 0 if there are none. Rates below
+            1e-4 of it are called slow.
         rate: a typical rate of the flow near its slowest critical points: the unit of time shown.
         excess: the loss above ``best`` at θ, where rounding hides less of it than a difference.
         basin: mask of starts θ that reach ``best``, by a closed form, or None.
