@@ -591,7 +591,7 @@ def follow(model: Model, start: Tensor, steps: Steps, zero: Tensor | None = None
             break
         state.advance(state.h)
         if growth is not None:
-            growth.note(state.index, state.theta, state.time)
+            growth.note(model, state.index, state.theta, state.time)
         if circles is not None:
             circles.note(attempt + 1, state)
         speed, steep = _speed(state), state.jacobian.abs().amax((1, 2))

@@ -9,7 +9,7 @@ from flowsim.flow.labelling import EndStates
 from flowsim.flow.return_codes import DIVERGED, INFINITY, NOT_FINITE, OUT_OF_STEPS
 from flowsim.interface import Model
 from flowsim.labels import Status
-from flowsim.landscape.stability import followed
+from flowsim.landscape.stability import followed, rounded
 
 #: Notes that are kept of every row.
 _NOTES = 7
@@ -39,6 +39,9 @@ _SLOW, _LEAST = 0.5, 1e-3
 #: A row has blown up when it would double in this part of its time, like (T − t)^(−1/(p−1)) with p
 #: up to the second; or like an exponential, looked at when its speed is this many times e-fold.
 _AT_ONCE, _DEGREE, _FOLDS = 1e-9, 40.0, 3.0
+#: A row moves on a straight line within this part of its speed. Powers of ten of its distance at
+#: which the field is looked at there; it turns back above so many times what rounding may do.
+_STRAIGHT, _LOOKS, _SEEN = 1e-6, (-2.0, 12.0, 0.004), 30.0
 
 
 class Growth:
@@ -59,7 +62,7 @@ class Growth:
         self.due = torch.zeros_like(start[:, 0], dtype=torch.bool)
         self.escapes, self.blown = self.due.clone(), torch.zeros_like(start, dtype=torch.bool)
 
-    def note(self, index: Tensor, theta: Tensor, time: Tensor) -> None:
+    def note(self, model: Model, index: Tensor, theta: Tensor, time: Tensor) -> None:
         """Take rows of these numbers to where and when they are now."""
         sense = (theta - self.last[index]).sign()
         turns = sense * self.sense[index] < 0
@@ -75,7 +78,11 @@ class Growth:
             power = grown.log().diff(dim=1) / self.time.time[rows, -4:].log().diff(dim=1)
             steady = ((power[:, 1:] / power[:, :-1] - 1).abs() <= _STEADY).all(1)
             steady &= ((power > _LEAST) & (power <= _SLOW)).all(1)
-            self.escapes[rows] = steady & self._on(self.time, rows).any(1)
+            grows = self._on(self.time, rows)
+            steady &= grows.any(1)
+            seen = steady.nonzero()[:, 0]
+            steady[seen] = ~self._turns_back(model, rows[seen], theta[due][seen], grows[seen])
+            self.escapes[rows] = steady
 
     def stuck(self, model: Model, index: Tensor, theta: Tensor, time: Tensor) -> None:
         """Note of rows that no step is short enough for which of them blow up."""
@@ -190,6 +197,7 @@ class Growth:
         grows &= ~slowly | (self.time.rates(rows)[1][:, -1] <= 10**_SLOW)
         swings &= ~slowly
         found = grows.any(1) | swings.any(1)
+        found[found.clone()] &= ~self._turns_back(model, rows[found], end[found], grows[found])
         rows, end, grows, swings, fast = (x[found] for x in (rows, end, grows, swings, fast))
         if not len(rows):
             return
@@ -200,6 +208,32 @@ class Growth:
         ends.theta[rows] = torch.where(swings, torch.nan, far)
         ends.why[rows] = INFINITY
         ends.status[rows[ends.status[rows] == Status.FAILED]] = Status.DIVERGED
+
+    def _turns_back(self, model: Model, rows: Tensor, end: Tensor, grows: Tensor) -> Tensor:
+        """Mask of rows (m,) that move on a straight line on which the field somewhere turns back.
+
+        Places are looked at from the first that was noted, which a long step may have missed, to
+        those far beyond.
+        """
+        away = torch.where(grows, end - self.start[rows], 0.0)
+        moves = model.field(end)
+        rate = torch.where(grows, moves / away, torch.nan)
+        straight = (moves * ~grows).abs().amax(1) <= _STRAIGHT * moves.abs().amax(1)
+        middle = rate.nanmean(1, keepdim=True)
+        straight &= ((rate / middle - 1).abs().nan_to_num(0.0) <= _STRAIGHT).all(1)
+        before = self.time.theta[rows, -2]
+        straight &= (((before - end).abs() <= _NOTHING * away.abs().amax(1, True)) | grows).all(1)
+        turns = torch.zeros_like(straight)
+        parts = 10.0 ** torch.arange(*_LOOKS, dtype=end.dtype, device=end.device)
+        for i in straight.nonzero()[:, 0].tolist():
+            place = end[i] + (parts[:, None] - 1) * away[i]
+            along = (model.field(place) * away[i]).sum(1)
+            back = place[along < 0]
+            if len(back):
+                noise = [((model.field(x) * away[i]).sum(1) - along[along < 0]).abs()
+                         for x in rounded(back)]  # fmt: skip
+                turns[i] = bool((-along[along < 0] > _SEEN * torch.stack(noise).amax(0)).any())
+        return turns
 
     def last_time(self, rows: Tensor) -> Tensor:
         """The times of the last notes, (m,)."""

@@ -25,6 +25,9 @@ _NOTHING = 1e-40
 #: Number of neighbouring distances that have to agree. A nearer value is at least this part of the
 #: one by a power of the distance: else the direction is flat up to an edge.
 _AGREE, _JUMP = 3, 0.1
+#: Bisections to the edge of a region without a velocity, and the velocity there below which
+#: numbers end and not the slope.
+_EDGE, _FADED = 60, 1e-200
 
 
 def stability(model: Model, theta: Tensor, decisive: bool, reach: Tensor | None = None) -> Tensor:
@@ -33,8 +36,9 @@ def stability(model: Model, theta: Tensor, decisive: bool, reach: Tensor | None 
     A rate of growth: saddle. A rate that is zero with a rotation: a centre, unresolved. All rates
     negative: local minimum. In a direction without a rate the flow is looked at on both sides, at
     smaller and smaller distances: a saddle if it leads away on one of them, else a local minimum,
-    which may be flat along itself. A line of rest of a field, as a conserved mass makes it, is
-    unresolved where the flow leads away on one side: concentrations may never get there.
+    which may be flat along itself; unresolved where the field about it is zero by underflow. A line
+    of rest of a field, as a conserved mass makes it, is unresolved where the flow leads away on one
+    side: concentrations may never get there.
 
     Args:
         model: any model.
@@ -60,9 +64,42 @@ def stability(model: Model, theta: Tensor, decisive: bool, reach: Tensor | None 
         if type(model).field is not Model.field:
             lines = (torch.linalg.svdvals(jacobian[flat]) <= zero[flat]).sum(1) > 1
             label[flat[leaves & lines]] = Label.UNRESOLVED
+    label[_fades(model, theta, jacobian)] = Label.UNRESOLVED
     label[turns] = Label.UNRESOLVED
     label[grows] = Label.SADDLE
     return label
+
+
+def _fades(model: Model, theta: Tensor, jacobian: Tensor) -> Tensor:
+    """Mask of points (m, k) in a region without a velocity at whose edge it is below all numbers.
+
+    The edge is looked for along all coordinates, and towards 0.
+    """
+    fades = torch.zeros_like(theta[:, 0], dtype=torch.bool)
+    rows = ((jacobian == 0).all(2).all(1) & (theta != 0).any(1)).nonzero()[:, 0]
+    if not len(rows):
+        return fades
+    place, k = theta[rows], theta.shape[1]
+    size = place.abs().amax(1).view(-1, 1, 1)
+    axes = torch.eye(k, dtype=theta.dtype, device=theta.device) * size
+    ways = torch.cat([axes, -axes, -place.unsqueeze(1)], 1).unsqueeze(2)
+    parts = 2.0 ** torch.arange(-8.0, 1.01, 0.25, dtype=theta.dtype, device=theta.device)
+
+    def speed(part: Tensor) -> Tensor:
+        at = place[:, None, None] + part.unsqueeze(3) * ways
+        return model.field(at.reshape(-1, k)).nan_to_num().abs().amax(1).view(part.shape)
+
+    moves = speed(parts.expand(*ways.shape[:2], -1)) > 0
+    first = moves.long().argmax(2, keepdim=True)
+    high = parts[first]
+    low = torch.where(first > 0, parts[(first - 1).clamp_min(0)], 0.0)
+    for _ in range(_EDGE):
+        middle = (low + high) / 2
+        beyond = speed(middle) > 0
+        low, high = torch.where(beyond, low, middle), torch.where(beyond, middle, high)
+    edge = torch.where(moves.any(2), speed(high)[..., 0], 1.0)
+    fades[rows] = (edge < _FADED).any(1)
+    return fades
 
 
 def _leaves(model: Model, theta: Tensor, jacobian: Tensor, zero: Tensor, reach: Tensor) -> Tensor:

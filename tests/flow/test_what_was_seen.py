@@ -217,3 +217,16 @@ def test_rates_are_found_where_products_of_slopes_are_below_all_numbers():
     model, at = Many("xyz", lambda x, y, z: [x, y, z]), torch.zeros(400, 3, dtype=torch.float64)
     stability(model, at, decisive=False)
     assert curvatures(model, at).isfinite().all()
+
+
+def test_a_region_that_is_flat_by_underflow_is_unresolved():
+    well = flowsim.from_loss(lambda x, y: -torch.exp(-(x**2 + y**2) / 2))
+    assert flowsim.find_limits(well, [[40.0, 1.0], [0.0, -60.0]]).label.tolist() == [0, 0]
+
+
+def test_what_turns_back_far_away_is_not_infinity():
+    dip = flowsim.from_loss(
+        lambda x, y: 1 / (1 + x**2) - 1e-3 * torch.exp(-(((x - 3000) / 50) ** 2)) + y**2 / 2
+    )
+    found = flowsim.find_limits(dip, [[10.0, 0.5]])
+    assert labels(found)[0] in (Label.UNRESOLVED, Label.LOCAL_MINIMUM)
