@@ -710,6 +710,10 @@ def _verdict(
     speed = rows.field.abs()
     noise = _noise(rows)
     falls = _falling(rows, noise)
+    if levels is not None and levels.difference > 0 and bool(falls.any()):
+        # what creeps towards the least loss is not trapped, whatever falls beside
+        above = levels.above(rows.model, rows.theta)
+        falls &= (above > 0.01 * levels.difference).unsqueeze(1)
     why[falls.any(1)] = TRAPPED
     unit = 1.0 if rows.chart.seen is None else torch.where(rows.chart.seen, rows.theta.abs(), 1.0)
     quiet = (rows.velocity() <= rows.still(levels).unsqueeze(1) + unit * noise).all(1)

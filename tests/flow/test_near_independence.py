@@ -180,6 +180,14 @@ def test_states_with_attention_are_decided_beside_independence():
     assert (found.label, found.rule) == (Label.LOCAL_MINIMUM, Rule.TRAPPED_BY_PLANE)
 
 
+@pytest.mark.slow
+def test_what_creeps_to_the_least_loss_while_a_weight_falls_is_not_trapped():
+    """w or v falls to zero beside a row that learns: 1e-8 of the information was called a trap."""
+    model = model_at(*IN_TORCH[-1], -1e-12)
+    start = np.random.default_rng(5).uniform(-2, 2, (24, 3))[5]
+    assert flowsim.find_limits(model, start).label == Label.GLOBAL_MINIMUM
+
+
 @pytest.mark.parametrize("pair, tied", [((0.4, 0.599), True), ((0.15, 0.851), False)], ids=str)
 def test_lifts_beside_independence_are_not_trapped(pair, tied):
     """Below p + q = 1 every lift learns; untied none is trapped on either side."""
