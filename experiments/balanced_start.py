@@ -25,7 +25,7 @@ import papers
 import xarray as xr
 from lg_initialization import matched
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, GREY, ORANGE, experiment
+from papers import BLUE, GREEN, GREY, SKY, experiment
 
 from flowsim import BinaryChain
 from full_model import Architecture, Recipe, papers_recipe, starting_weights
@@ -33,7 +33,7 @@ from full_model import Architecture, Recipe, papers_recipe, starting_weights
 CHAINS = tuple(BinaryChain(*pair) for pair in ((0.5, 0.8), (0.9, 0.9), (0.7, 0.4), (0.2, 0.3)))
 STARTS = {
     "gaussian": (BLUE, "o", "Gaussian, N(0, 0.02²)"),
-    "recommended": (ORANGE, "s", "recommended (LG)"),
+    "recommended": (SKY, "s", "recommended (LG)"),
     "matched": (GREY, "D", "recommended, sign of $e$"),
     "balanced": (GREEN, "^", "balanced"),
 }

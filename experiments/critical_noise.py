@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, GREY, ORANGE, PINK, experiment
+from papers import BLUE, GREEN, GREY, PINK, SKY, experiment
 from torch import Tensor
 
 import flowsim
@@ -143,7 +143,7 @@ def draw(record: xr.Dataset) -> Figure:
     paths, seeds = int(record.attrs["paths"]), int(record.attrs["seeds"])
     low, high = wilson_interval(record["langevin_learned"].to_numpy(), paths)
     product = record["product"].to_numpy()
-    colours = (BLUE, GREEN, PINK, ORANGE)
+    colours = (BLUE, GREEN, PINK, SKY)
     for k, (axes, start) in enumerate(zip(panels, record["start"].to_numpy(), strict=False)):
         for i, (warmth, colour) in enumerate(
             zip(record["temperature"].to_numpy(), colours, strict=True)
@@ -158,7 +158,7 @@ def draw(record: xr.Dataset) -> Figure:
     for k, start in enumerate(record["start"].to_numpy()):
         for j, batch in enumerate(record["batch"].to_numpy()):
             share = record["descent_learned"][:, j, k].to_numpy() / seeds
-            colour = (BLUE, ORANGE, GREY)[k]
+            colour = (BLUE, PINK, GREY)[k]
             panels[-1].plot(record["rate"], share, marks[j], ms=5, mfc="none", color=colour,
                             label=f"{start}, batch {batch}")  # fmt: skip
     panels[-1].set(xscale="log", xlabel="learning rate", title="descent on batches")

@@ -5,7 +5,7 @@ import xarray as xr
 from escape_cells import FITTED, NO_EPSILON, UNSEEN, Cell, cells_of
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import BLUE, GREY, ORANGE, PINK, letter_titles
+from papers import BLUE, GREY, ORANGE, PINK, SKY, letter_titles
 
 from flowsim import BinaryChain
 
@@ -64,7 +64,7 @@ def _draw_crossing(axes: Axes, record: xr.Dataset) -> None:
     found, settings = times(record), cells_of(record)
     rng = np.random.default_rng(0)
     kinds = (("AdamW, batches", BLUE, "o", lambda c: c.trainer == "adamw" and c.batch),
-             ("AdamW, exact loss", ORANGE, "s", lambda c: c.trainer == "adamw" and not c.batch),
+             ("AdamW, exact loss", SKY, "s", lambda c: c.trainer == "adamw" and not c.batch),
              ("SGD and gradient descent", PINK, "^", lambda c: c.trainer != "adamw"))  # fmt: skip
     for word, colour, mark, chosen in kinds:
         here = [i for i, cell in enumerate(settings) if chosen(cell)]

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, GREY, ORANGE, PINK, experiment, log_axis, median, timed
+from papers import BLUE, GREEN, GREY, PINK, SKY, experiment, log_axis, median, timed
 
 from flowsim import BinaryChain
 from flowsim.training import Recipe
@@ -39,7 +39,7 @@ LENGTH, LOOK = 6, 10
 Setting = tuple[float, float, int, int]
 SETTINGS = ((0.9, 0.9, 8, 32), (0.9, 0.9, 4, 16), (0.7, 0.7, 8, 32), (0.7, 0.7, 4, 16),
             (0.5, 0.8, 8, 32))  # fmt: skip
-COLOURS = (BLUE, GREEN, ORANGE, PINK, GREY)
+COLOURS = (BLUE, GREEN, SKY, PINK, GREY)
 
 
 def compute(seeds: int = 24, steps: int = 3000) -> xr.Dataset:

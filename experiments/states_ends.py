@@ -30,7 +30,7 @@ import torch
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, GREY, ORANGE, experiment, timed
+from papers import BLUE, GREEN, GREY, SKY, experiment, timed
 from states_descent import Blocks, Weights
 
 from flowsim import MarkovChain
@@ -214,7 +214,7 @@ def draw(record: xr.Dataset) -> Figure:
                           xytext=(0, -9 if word == "3 + 3" else 1),
                           textcoords="offset points")  # fmt: skip
     rng = np.random.default_rng(0)
-    for m, colour in zip((1, 2, 3, 4), (GREY, GREEN, BLUE, ORANGE), strict=True):
+    for m, colour in zip((1, 2, 3, 4), (GREY, GREEN, BLUE, SKY), strict=True):
         for d in range(5, 12):
             share = record.share.sel(setting=f"6; {d}; {m}; {LIFTED}").values
             x = d + 0.18 * (m - 2.5) + rng.uniform(-0.06, 0.06, len(share))

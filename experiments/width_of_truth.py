@@ -19,7 +19,7 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, ORANGE, PINK, ends, experiment, timed
+from papers import BLUE, GREEN, PINK, SKY, ends, experiment, timed
 
 from flowsim import BinaryChain, MarkovChain
 from flowsim.chains import SymmetricChain
@@ -104,7 +104,7 @@ def draw(record: xr.Dataset) -> Figure:
     figure = Figure(figsize=(13, 4.6), layout="constrained")
     grid = figure.subplots(1, len(STUDIES), sharey=True)
     rng = np.random.default_rng(0)
-    for axes, study, colour in zip(grid, STUDIES, (BLUE, PINK, ORANGE, GREEN), strict=True):
+    for axes, study, colour in zip(grid, STUDIES, (BLUE, PINK, SKY, GREEN), strict=True):
         for i, variant in enumerate(VARIANTS):
             share = record.open_share.sel(variant=variant, study=study).values
             x = i + rng.uniform(-0.18, 0.18, len(share))

@@ -77,7 +77,7 @@ def add_edge_distance(record: xr.Dataset, model: Model) -> xr.Dataset:
     >>> record = flowsim.scan(model, {"e": axis, "w": axis})
     >>> record = flowsim.boundary.add_edge_distance(record, model)
     >>> round(float(record.edge_distance.sel(e=0.75, w=-0.25)), 6)
-    0.016746
+    0.010646
     """
     label = record["label"]
     dims, names = [str(name) for name in label.dims], [*model.coordinates]
