@@ -22,6 +22,7 @@ SMALL = {
     "compare": ["--grid", "2x1", "--d", "2", "--length", "2", "--steps", "20"],
     "train": ["--d", "2", "--length", "3", "--steps", "3", "--trainer", "gd"],
     "verify": ["--length", "2", "--d", "2", "--seeds", "1"],
+    "noise": ["--temperature", "0.01", "--time", "1", "--seeds", "2", "--resolution", "3"],
     "chain": [],
     "info": [],
 }

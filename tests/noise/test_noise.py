@@ -52,7 +52,7 @@ def test_mean_passage_over_the_barrier_is_the_quadrature(well):
 
 @pytest.mark.slow
 def test_mean_passage_at_low_temperature_is_the_known_one(well):
-    mean, error = mean_passage(well, 0.05, 200)
+    mean, error = mean_passage(well, 0.05, 100)
     assert mean == pytest.approx(361.903760, abs=4 * error)
 
 
