@@ -74,7 +74,7 @@ def best_with(poles: int, decay: str, tries: int = 24) -> list[float]:
     return sorted({round(x, 7) for x in found})
 
 
-def compute(seeds: int = 20, times: int = 120, steps: int = 250) -> xr.Dataset:
+def compute(seeds: int = 10, times: int = 240, steps: int = 250) -> xr.Dataset:
     """Losses and weights along the flow, by decay and scale of the start; beliefs of Mess3."""
     grid = np.geomspace(0.1, HORIZON, times)
     shape = (len(DECAYS), len(SCALES), seeds)
@@ -104,7 +104,7 @@ def compute(seeds: int = 20, times: int = 120, steps: int = 250) -> xr.Dataset:
         "loss": (dims, losses), "speed": (dims, speeds), "weight": ((*dims, "channel"), weights),
         "level": (("decay", "poles", "which"), levels),
     }  # fmt: skip
-    data |= _beliefs(steps, seeds)
+    data |= _beliefs(steps)
     for name in ("weight", "belief", "read_belief"):  # as exact as a figure needs
         held, values = data[name]
         data[name] = (held, values.round(2))
@@ -115,7 +115,7 @@ def compute(seeds: int = 20, times: int = 120, steps: int = 250) -> xr.Dataset:
                              "mixer": list(MIXERS)})  # fmt: skip
 
 
-def _beliefs(steps: int, seeds: int, length: int = 6) -> dict[str, Any]:
+def _beliefs(steps: int, seeds: int = 3, length: int = 6) -> dict[str, Any]:
     """Beliefs after every word of Mess3, and those read linearly from two layers' streams."""
     source = process("mess3", **MESS3)
     read, r2, first_r2, loss = [], [], [], []
