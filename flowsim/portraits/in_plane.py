@@ -544,7 +544,10 @@ def _add_orbits(
     path, _ = orbit_paths(model, start, counted)
     for i, name in enumerate((plane.y, plane.x)):
         record[f"orbit_{name}"] = (("time", "orbit"), plane.project(path)[..., i].numpy())
-    drifts = [float(np.nanmax(record[f"drift_{n}"], initial=0)) for n in conserved_names(model)]
+    drifts = [  # NaN of starts that go to infinity
+        float(np.nan_to_num(record[f"drift_{name}"], posinf=np.inf).max(initial=0))
+        for name in conserved_names(model)
+    ]
     if drifts and len(model.coordinates) == 2:
         moved = (conserved_values(model, path) - conserved_values(model, path[0])).abs()
         drifts.append(float(moved.nan_to_num().max()))
