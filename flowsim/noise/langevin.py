@@ -18,6 +18,8 @@ from flowsim.running import expect
 #: A step times the fastest rate at the starts and at their ends, the least number of steps, and at
 #: how many of the starts the rates are asked.
 _PART, _LEAST, _ASKED = 0.05, 200, 64
+#: The most steps of a path: minutes to hours.
+_MOST = 1_000_000
 
 #: A function of places, (n, k) to (n,), that is positive where a row has arrived.
 Target = Callable[[Tensor], Tensor]
@@ -66,8 +68,8 @@ def diffuse(
         θ at the time, (n, k).
 
     Raises:
-        InputError: starts of a wrong shape, a negative temperature, or a time or step that is not
-            positive.
+        InputError: starts of a wrong shape, a negative temperature, a time or step that is not
+            positive, or a time of more than 1 000 000 steps.
 
     >>> import flowsim, torch
     >>> well = flowsim.from_loss(lambda x: (x**2 - 1) ** 2 / 4, "well")
@@ -78,6 +80,11 @@ def diffuse(
     """
     theta, spread = _prepared(model, starts, temperature, time)
     step = step_of(model, theta, time) if step is None else _positive("step", step)
+    if time > _MOST * step:
+        raise InputError(
+            f"a time of {time:g} takes more than {_MOST} steps of {step:g}: take a shorter time or "
+            "a larger step"
+        )
     steps = max(math.ceil(time / step), 1)
     expect(progress, steps)
     for _ in range(steps):

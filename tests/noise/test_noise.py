@@ -106,3 +106,8 @@ def test_missing_temperature_is_answered_in_one_sentence(tmp_path):
         done.stderr
         == "flowsim: --temperature and --time are needed: of the noise, and for how long\n"
     )
+
+
+def test_a_time_of_too_many_steps_is_refused(well):
+    with pytest.raises(flowsim.InputError, match="more than 1000000 steps of 1e-09"):
+        diffuse(well, torch.zeros(1, 1), 0.05, 1.0, seeded(), step=1e-9)
