@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import xarray as xr
 from torch import Tensor
 
-from flowsim.boundary.distance import Search, edge_distance
-from flowsim.boundary.edges import Window
 from flowsim.errors import InputError, Interrupted
 from flowsim.interface import Model
 from flowsim.labels import Label
@@ -20,6 +18,9 @@ from flowsim.landscape.ends import Ends
 from flowsim.records.netcdf import read_record, write_record
 from flowsim.running import quickly
 from flowsim.scan.follow import to_model
+
+if TYPE_CHECKING:
+    from flowsim.boundary.edges import Window
 
 #: Names of codes that are no basin begin so.
 _NO_BASIN = ("unresolved", "saddle")
@@ -45,6 +46,8 @@ def with_edge_distance(
         The record with ``edge_distance``, in the coordinates that vary and within the window:
         infinite where all ends are one, NaN of a cell without one; and what ``per_end`` gives.
     """
+    from flowsim.boundary.distance import Search  # loads scipy.interpolate
+
     label = record["label"]
     names = [str(name) for name in label.dims]
     axes = [record[name].to_numpy() for name in names]
@@ -87,6 +90,8 @@ def add_edge_distance(record: xr.Dataset, model: Model) -> xr.Dataset:
     if scattered:
         columns = [record[name].broadcast_like(label).to_numpy().ravel() for name in scattered]
         known = [name.removeprefix("start_") for name in scattered]
+        from flowsim.boundary.distance import edge_distance
+
         theta = to_model(model, known, np.stack(columns, axis=1))
         away = edge_distance(model, theta).distance.numpy().reshape(label.shape)
         found = record.assign(edge_distance=(dims, away, edge_attributes(model, names)))

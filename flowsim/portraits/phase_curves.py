@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,10 +15,11 @@ from flowsim.curves import Curve
 from flowsim.errors import InputError
 from flowsim.interface import Plane, theta_on_grid
 
+if TYPE_CHECKING:
+    from flowsim.boundary.edges import Window
+
 #: Nodes a side between which nullclines are sought.
 _NODES = 301
-
-Window = tuple[float, float]
 
 
 def further_curves(
