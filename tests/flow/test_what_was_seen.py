@@ -180,9 +180,8 @@ def test_a_centre_is_no_end():
 @pytest.mark.slow
 def test_chaos_is_bounded():
     lorenz = Field("xyz", lambda x, y, z: [10 * (y - x), x * (28 - z) - y, x * y - 8 * z / 3])
-    found = flowsim.find_limits(lorenz, np.random.default_rng(0).uniform(-10, 10, (4, 3)))
-    assert {*labels(found)} <= {Label.BOUNDED, Label.UNRESOLVED}
-    assert (found.label == Label.BOUNDED).any()
+    found = flowsim.find_limits(lorenz, [[1.0, 2.0, 3.0]], max_steps=3000)
+    assert labels(found) == [Label.BOUNDED]
 
 
 def test_rounding_sends_nothing_to_infinity():
