@@ -72,11 +72,8 @@ def test_where_nothing_can_be_said_the_code_says_it(tmp_path, stderr):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("closed", ["<&- >&- 2>&-", "2>&-", ""])
-def test_closed_streams_change_no_record_of_the_script_and_of_the_module(
-    tmp_path, closed, by_the_module
-):
-    line = f'"{FLOWSIM}" {" ".join(SCAN)} {closed}'
+def test_closed_streams_change_no_record_of_the_script_and_of_the_module(tmp_path, by_the_module):
+    line = f'"{FLOWSIM}" {" ".join(SCAN)} <&- >&- 2>&-'
     assert subprocess.run(line, shell=True, cwd=tmp_path, check=False).returncode == 0
     assert [path.name for path in tmp_path.iterdir()] == ["a.nc"]
     assert (tmp_path / "a.nc").read_bytes() == by_the_module
@@ -116,8 +113,6 @@ def limit_files(size):
 
 COMMANDS = {
     "portrait": PORTRAIT,
-    "gaussian": ["gaussian", *CHAIN, "--sigma", "0.5:2:2", "--samples", "9", "--out", "a.png"],
-    "compare": ["compare", *CHAIN, "--grid", "2x1", "--d", "2", "--length", "2", "--out", "a.png"],
     "train": ["train", *CHAIN, "--d", "2", "--length", "2", "--trainer", "gd", "--steps", "3",
               "--plot", "--out", "a.nc"],
     "scan": ["scan", *CHAIN, "--grid", "20x20", "--out", "a.nc"],
@@ -126,8 +121,7 @@ COMMANDS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), [
-    ("portrait", 0), ("portrait", 2000), ("portrait", 20_000), ("gaussian", 20_000),
-    ("compare", 2000), ("train", 0), ("scan", 2000),
+    ("portrait", 0), ("portrait", 20_000), ("train", 0), ("scan", 2000),
 ])  # fmt: skip
 def test_a_full_disk_leaves_neither_figure_nor_record(tmp_path, name, size):
     """The limit lies below the record, or between record and figure."""
@@ -143,12 +137,9 @@ def test_a_full_disk_leaves_neither_figure_nor_record(tmp_path, name, size):
     assert kept <= {"a.safetensors", "a.nc.parts"}
 
 
-@pytest.mark.slow
 def test_a_checkpoint_and_its_record_need_two_names(tmp_path):
-    words = [*COMMANDS["train"], "--checkpoint", "a.nc"]
-    done = shell(words, tmp_path, stdout=subprocess.PIPE)
-    assert done.returncode == 2
-    assert done.stderr == "flowsim: --checkpoint must end in .safetensors, not 'a.nc'\n"
+    done = run(*COMMANDS["train"], "--checkpoint", "a.nc", cwd=tmp_path)
+    assert_refused(done, "--checkpoint must end in .safetensors, not 'a.nc'")
     assert list(tmp_path.iterdir()) == []
 
 

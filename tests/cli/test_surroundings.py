@@ -12,7 +12,7 @@ import sys
 import time
 
 import pytest
-from command import wait_until_it_computes, without_notices
+from command import run, wait_until_it_computes, without_notices
 
 from flowsim import read_record
 
@@ -53,12 +53,10 @@ def calm(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("python", [["-O"], ["-W", "error"]])
-def test_strict_interpreters(tmp_path, calm, python):
+def test_a_strict_interpreter(tmp_path, calm):
     """Warnings of other packages' syntax and of torch's own parts are theirs."""
-    if "error" in python:
-        python = [*python, "-W", "ignore::DeprecationWarning", "-W", "ignore::SyntaxWarning"]
-    code, _, err = end(start(SCAN, tmp_path, python))
+    others = ["-W", "ignore::DeprecationWarning", "-W", "ignore::SyntaxWarning"]
+    code, _, err = end(start(SCAN, tmp_path, ["-O", "-W", "error", *others]))
     assert (code, err) == (0, "")
     assert read_record(tmp_path / "a.nc").identical(calm)
 
@@ -99,12 +97,12 @@ def test_two_processes_fill_one_cache(tmp_path):
     assert len(contents) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("words", [["portrait", "-h"], ["chain", *CHAIN]])
 @pytest.mark.parametrize("columns", ["40", "0"])
-def test_narrow_terminals(tmp_path, words, columns):
-    variables = {"COLUMNS": columns, "LINES": "5", "TERM": "dumb"}
-    code, out, err = end(start(words, tmp_path, variables=variables))
+def test_narrow_terminals(tmp_path, monkeypatch, words, columns):
+    for name, value in (("COLUMNS", columns), ("LINES", "5"), ("TERM", "dumb")):
+        monkeypatch.setenv(name, value)
+    code, out, err = run(*words, cwd=tmp_path)
     assert (code, err) == (0, "") and len(out) > 100
 
 

@@ -47,7 +47,7 @@ def test_damaged_checkpoints(tmp_path):
 
 @pytest.mark.slow
 def test_more_damaged_checkpoints(tmp_path):
-    spoil_checkpoints(tmp_path, 4, 2000)
+    spoil_checkpoints(tmp_path, 4, 500)
 
 
 def spoil_points(tmp_path, seed, count):
@@ -74,7 +74,7 @@ def test_damaged_points(tmp_path):
 
 @pytest.mark.slow
 def test_more_damaged_points(tmp_path):
-    spoil_points(tmp_path, 7, 2000)
+    spoil_points(tmp_path, 7, 500)
 
 
 SCAN = ["scan", "--p", "0.5", "--q", "0.8", "--grid", "4x4", "--confirm", "0", "--out", "a.nc"]
@@ -122,4 +122,4 @@ def test_damaged_scans(unfinished, tmp_path):
 
 @pytest.mark.slow
 def test_more_damaged_scans(unfinished, tmp_path):
-    spoil_scans(unfinished, tmp_path, 10, 300)
+    spoil_scans(unfinished, tmp_path, 10, 60)

@@ -80,7 +80,7 @@ def test_damaged_records(contents, tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_more_damaged_records(contents, tmp_path):
-    spoil(contents, tmp_path / "a.nc", 2, 5000)
+    spoil(contents, tmp_path / "a.nc", 2, 1000)
 
 
 @pytest.mark.parametrize("words", [

@@ -39,8 +39,9 @@ def test_every_short_sequence(construction):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("construction", BUILDERS)
-@pytest.mark.parametrize("states", [2, 3])
-@pytest.mark.parametrize("order", range(1, 9))
+@pytest.mark.parametrize(
+    ("order", "states"), [(1, 3), (2, 2), (3, 3), (4, 2), (5, 3), (7, 2), (8, 3)]
+)
 def test_four_hundred_symbols(construction, states, order):
     claims = verify_counting(construction, order, states, 400, range(4))
     bound = 1e-9 if order <= 3 or construction == "log-depth" else 1e-5

@@ -44,15 +44,16 @@ def test_saturated_predictions_and_shallow_minima(p, q, d, length):
 @pytest.mark.parametrize("p", EXTREME)
 def test_chains_near_0_and_1(p):
     """π₀π₁ as small as 1e-12 turns rounding into large numbers, but no claim into a false one."""
-    for q in EXTREME:
+    at = EXTREME.index(p)
+    for q in (p, EXTREME[at - 3], EXTREME[at - 6]):
         claims = verify(BinaryChain(p, q), 3, 3, [0, 1])
         assert [claim.claim for claim in claims if not claim.passed] == [], q
 
 
 @pytest.mark.slow
-def test_sixty_random_settings():
+def test_random_settings():
     draw = random.Random(20241121)
-    for _ in range(60):
+    for _ in range(20):
         chain = BinaryChain(draw.uniform(0.02, 0.98), draw.uniform(0.02, 0.98))
         d, length, seed = draw.randint(2, 32), draw.randint(2, 6), draw.randrange(10**6)
         claims = verify(chain, d, length, [seed, seed + 1])
