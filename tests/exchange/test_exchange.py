@@ -29,7 +29,10 @@ def quick_record():
     return flowsim.scan(flowsim.from_loss(well), {"x": side, "y": side})
 
 
-@pytest.mark.parametrize("section", sorted(SECTIONS))
+@pytest.mark.parametrize("section", [
+    pytest.param(section, marks=[pytest.mark.slow] * section.startswith("A folder of"))
+    for section in sorted(SECTIONS)
+])  # fmt: skip
 @pytest.mark.filterwarnings("ignore")
 def test_a_block_of_the_page_runs(section, tmp_path, monkeypatch, capsys):
     if section in NEEDS:
@@ -37,7 +40,7 @@ def test_a_block_of_the_page_runs(section, tmp_path, monkeypatch, capsys):
     code = SECTIONS[section]
     assert sum(bool(line.strip()) for line in code.splitlines()) <= 14
     monkeypatch.chdir(tmp_path)
-    exec(code, {"__name__": "pasted"})
+    exec(code.replace("resolution=8", "resolution=4"), {"__name__": "pasted"})
     assert "False" not in capsys.readouterr().out
 
 

@@ -2,7 +2,7 @@
 
 Quick enough to run with nothing compiled, as ``tests/mutants.py`` does. ``orbits.json`` holds what
 the engines found (``python tests/flow/test_plain_python.py``); that it is right is for the tests
-beside this one, against torchdiffeq and forty digits, and for the slow one here where it is quick.
+beside this one, against torchdiffeq and forty digits.
 """
 
 import json
@@ -23,9 +23,7 @@ from flowsim import (
     trajectories,
 )
 from flowsim.flow import settling_times
-from flowsim.flow.solver import solver_of
 from flowsim.models.canonical.basins import SADDLE_ENERGY
-from flowsim.reference import integrate
 
 TABLE = Path(__file__).with_name("orbits.json")
 #: Shares of the time until 0.3 of the excess is left, at which paths are noted; and that share.
@@ -159,25 +157,6 @@ def test_the_engines_parts_are_right():
     )
     assert done.returncode == 0, done.stdout[-3000:]
     assert " passed" in done.stdout and "skipped" not in done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "orbit", [o for o in ORBITS if solver_of(model_of(*o[:2])).variable != "time"], ids=name_of
-)
-def test_the_table_is_torchdiffeqs(orbit):
-    name, options, start = orbit
-    model, noted = model_of(name, options), json.loads(TABLE.read_text())[name_of(orbit)]
-    if noted["time"] != noted["time"]:
-        assert noted["path"] == [list(start)] * len(SHARES)
-        return
-    times = [noted["time"] * share for share in SHARES]
-    path = integrate(model, torch.tensor([start], dtype=torch.float64), times, 1e-9, 1e-11)[:, 0]
-    noted_path = torch.tensor(noted["path"], dtype=torch.float64)
-    torch.testing.assert_close(noted_path, path, rtol=1e-5, atol=1e-5)
-    losses = model.loss(noted_path)
-    excess = (losses - noted["loss"]) / (losses[0] - noted["loss"])
-    assert abs(float(excess[3]) - FRACTION) < 1e-5 and noted["label"] != Label.UNRESOLVED
 
 
 if __name__ == "__main__":
