@@ -15,7 +15,7 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from flowsim.flow.labelling import EndStates
-from flowsim.flow.return_codes import KINK, NOT_FINITE, OUT_OF_STEPS
+from flowsim.flow.return_codes import KINK, NOT_FINITE, OUT_OF_STEPS, SADDLE
 from flowsim.interface import Model
 from flowsim.labels import Status
 
@@ -37,6 +37,8 @@ _SMOOTH, _UNBOUNDED = 0.1, 2.0
 _AROUND = (1e-6, 1e-5, 1e-4, 1e-3)
 #: Radii, in parts of the way, around a row that is held where a field jumps.
 _HELD = (1e-3, 1e-4, 1e-5)
+#: Steps of a tenth of a radius with which what is displaced by one comes back, or goes away.
+_NEARBY = 100
 
 
 def rest_on_kinks(model: Model, start: Tensor, ends: EndStates) -> None:
@@ -46,15 +48,22 @@ def rest_on_kinks(model: Model, start: Tensor, ends: EndStates) -> None:
     """
     if model.levels() is not None:
         return
-    rest = kink_minimum if type(model).field is Model.field else held_at_jump
     way = (ends.theta - start).abs().amax(1)
     spent = (ends.why == OUT_OF_STEPS) | (ends.why == NOT_FINITE)
     spent &= way.isfinite() & (way > 0)
-    for i in spent.nonzero()[:, 0].tolist():
-        end = rest(model, ends.theta[i].cpu(), float(way[i]))
-        if end is not None:
-            ends.theta[i], ends.loss[i] = end, model.loss(end[None])[0].detach()
+    theta, way, places = ends.theta[spent].cpu(), way[spent].cpu(), list[Tensor | None]()
+    if type(model).field is Model.field:
+        places = [kink_minimum(model, *row) for row in zip(theta, way.tolist(), strict=True)]
+    elif len(theta):
+        places = held_at_jump(model, theta, way)
+    for i, place in zip(spent.nonzero()[:, 0].tolist(), places, strict=True):
+        if place is not None:
+            ends.theta[i], ends.loss[i] = place, model.loss(place[None])[0].detach()
             ends.why[i], ends.status[i] = KINK, Status.CONVERGED
+    held = (spent & (ends.why == KINK)).nonzero()[:, 0]
+    if type(model).field is not Model.field and len(held):
+        radius = _HELD[-1] * (ends.theta - start).abs().amax(1)[held].cpu()
+        ends.why[held[~_attracts(model, ends.theta[held].cpu(), radius)]] = SADDLE
 
 
 def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
@@ -105,32 +114,46 @@ def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
     return y / root if bool((model.loss(near / root) >= here - known).all()) else None
 
 
-def held_at_jump(model: Model, theta: Tensor, way: float) -> Tensor | None:
-    """The place (k,) where a field jumps and holds a point θ (k,) near it; None if none does.
+def held_at_jump(model: Model, theta: Tensor, way: Tensor) -> list[Tensor | None]:
+    """The places where a field jumps and holds the points θ (n, k) near them; None if none does.
 
     0 is then in the hull of the velocities around (Filippov), which do not become shorter from
     radius to radius, and the velocities before and behind θ point towards each other.
     """
-    around = _directions(len(theta)).to(theta)
-    sizes: list[float] = []
+    unit, around, sizes = way[:, None], _directions(theta.shape[1]).to(theta), list[Tensor]()
+    holds = torch.ones(len(theta), dtype=torch.bool)
     for part in _HELD:
-        speeds = model.field(theta + part * way * around).detach()
-        sizes.append(float(speeds.norm(dim=1).max()))
-        if not float(_shortest(speeds).norm()) <= _SHORT * sizes[-1]:
-            return None
-    if not all(_SMOOTH * a < b < _UNBOUNDED * a for a, b in pairwise(sizes)):
-        return None
-    along = model.field(theta[None])[0].detach()
-    along = along / along.norm().clamp_min(1e-300)
-    low, high = (theta + side * _HELD[-1] * way * along for side in (-1, 1))
-    ahead = [float(model.field(place[None])[0].detach() @ along) for place in (low, high)]
-    if not ahead[0] > 0 > ahead[1]:
-        return None
+        speeds = model.field(theta[:, None] + part * unit[:, None] * around).detach()
+        sizes.append(speeds.norm(dim=2).amax(1))
+        holds &= sizes[-1].isfinite()
+        least = [
+            float(_shortest(v).norm()) if on else 0.0
+            for v, on in zip(speeds, holds.tolist(), strict=True)
+        ]
+        holds &= theta.new_tensor(least) <= _SHORT * sizes[-1]
+    for a, b in pairwise(sizes):
+        holds &= (_SMOOTH * a < b) & (b < _UNBOUNDED * a)
+    along = model.field(theta).detach()
+    along = along / along.norm(dim=1, keepdim=True).clamp_min(1e-300)
+    low, high = (theta + side * _HELD[-1] * unit * along for side in (-1, 1))
+    before, behind = ((model.field(place).detach() * along).sum(1) for place in (low, high))
+    holds &= (before > 0) & (behind < 0)
     for _ in range(60):
         middle = (low + high) / 2
-        on = float(model.field(middle[None])[0].detach() @ along) > 0
-        low, high = (middle, high) if on else (low, middle)
-    return high
+        on = (model.field(middle).detach() * along).sum(1, keepdim=True) > 0
+        low, high = torch.where(on, middle, low), torch.where(on, high, middle)
+    return [place if on else None for place, on in zip(high, holds.tolist(), strict=True)]
+
+
+def _attracts(model: Model, theta: Tensor, radius: Tensor) -> Tensor:
+    """Whether what is displaced by a radius (n,) from places (n, k) at jumps stays near, (n,)."""
+    around, unit = _directions(theta.shape[1]).to(theta), radius[:, None, None]
+    moved = theta[:, None] + unit * around
+    for _ in range(_NEARBY):
+        speed = model.field(moved).detach()
+        moved = moved + 0.1 * unit * speed / speed.norm(dim=2, keepdim=True).amax(1, keepdim=True)
+    far = ((moved - theta[:, None]).norm(dim=2) > 0.05 * _NEARBY * radius[:, None]).any(1)
+    return ~far
 
 
 def _directions(k: int) -> Tensor:

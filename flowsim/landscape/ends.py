@@ -50,6 +50,8 @@ _MEMBERS, _BETWEEN = 400, 15
 _TRIED_MEMBERS = 4
 #: Losses to which orbits fall at infinity are extrapolated, and known less well.
 _LOSS_FAR = 1e-3
+#: Where a law of motion is compared, in parts of the points' size: this and its square.
+_ASIDE = 1e-3
 _KINDS = {
     Label.GLOBAL_MINIMUM: "minimum",
     Label.LOCAL_MINIMUM: "minimum",
@@ -110,6 +112,30 @@ class End:
         return f"{several} {number}, {shape} (loss {_number(self.loss, self.rounding)})"
 
 
+class _Descent(Model):
+    """The gradient flow of another model's loss."""
+
+    def __init__(self, model: Model) -> None:
+        self.of, self.coordinates = model, model.coordinates
+
+    def loss(self, theta: Tensor) -> Tensor:
+        return self.of.loss(theta)
+
+
+def _jumps(model: Model, theta: Tensor) -> bool:
+    """Whether a field that is written jumps at minima (n, k) of the loss, as −sign ∇L does."""
+    if type(model).field is Model.field:
+        return False
+    size = float(theta.abs().max()) or 1.0
+    way = size * torch.linspace(1, 2, theta.shape[1]).to(theta)
+    near, far = theta + _ASIDE**2 * way, theta + _ASIDE * way
+    slower = [
+        law(near).detach().norm(dim=1) < 0.1 * law(far).detach().norm(dim=1)
+        for law in (model.field, model.gradient)
+    ]
+    return not bool(slower[0].any()) and bool(slower[1].all())
+
+
 class Ends:
     """The ends of a model's orbits, by the codes that records give them.
 
@@ -137,6 +163,7 @@ class Ends:
 
     def __init__(self, model: Model) -> None:
         self.model, self.found = model, list[End]()
+        self._flow = model
         self.named = model.levels() is not None
         self._members: list[Tensor] = []
         self._rounding = 0.0
@@ -182,6 +209,9 @@ class Ends:
     def _assigned(self, kind: str, theta: Tensor, loss: Tensor) -> Tensor:
         """The codes (n,) of points (n, k) of one kind; ends that are new are put into ``found``."""
         critical = kind in ("minimum", "saddle")
+        numbers = [i for i, end in enumerate(self.found) if end.kind == kind]
+        if critical and not numbers and _jumps(self.model, theta):
+            self._flow = _Descent(self.model)
         if critical:
             theta = torch.cat([self._polished(part) for part in theta.split(_AT_ONCE)])
         theta, which = torch.unique(theta, dim=0, return_inverse=True)
@@ -191,7 +221,6 @@ class Ends:
         theta, which, first = theta[order], order.argsort()[which], first[order]
         loss = self.model.loss(theta).detach() if critical else loss[first]
         codes = torch.zeros(len(theta), dtype=torch.long)
-        numbers = [i for i, end in enumerate(self.found) if end.kind == kind]
         if critical and numbers:
             codes = self._nearest(numbers, theta)
         elif numbers:
@@ -270,13 +299,13 @@ class Ends:
         moving = (between != one.repeat(len(_PARTS), 1)).any(1)
         moving &= (between != other.repeat(len(_PARTS), 1)).any(1)
         points = torch.cat([one, other, between])
-        speed = self.model.field(points).detach().abs()
+        speed = self._flow.field(points).detach().abs()
         ends = torch.maximum(speed[:m], speed[m : 2 * m]).repeat(len(_PARTS), 1)
-        steep = self.model.jacobian(points[2 * m :]).detach().nan_to_num().abs()
+        steep = self._flow.jacobian(points[2 * m :]).detach().nan_to_num().abs()
         size = between.abs().clamp_min(_NONE).unsqueeze(2)
         rounding = _UNITS * (steep @ size).squeeze(2)
         quiet = (speed[2 * m :] <= _BARRIER * ends + rounding).all(1)
-        if minima and type(self.model).field is Model.field:
+        if minima and type(self._flow).field is Model.field:
             loss = self.model.loss(points).detach()
             floor = torch.maximum(loss[:m], loss[m : 2 * m]).repeat(len(_PARTS))
             slope = (ends * (other - one).abs().repeat(len(_PARTS), 1)).sum(1)
@@ -352,14 +381,14 @@ class Ends:
         The shortest step is taken where there are several.
         """
         theta = theta.detach().clone()
-        going, speed = torch.arange(len(theta)), self.model.field(theta).detach()
+        going, speed = torch.arange(len(theta)), self._flow.field(theta).detach()
         for step in range(most):
             if not len(going):
                 break
-            here, jacobian = theta[going], self.model.jacobian(theta[going]).detach().nan_to_num()
+            here, jacobian = theta[going], self._flow.jacobian(theta[going]).detach().nan_to_num()
             inverse = torch.linalg.pinv(jacobian, rtol=_ROUNDED)
             new = here - (inverse @ speed.unsqueeze(2)).squeeze(2)
-            slower = self.model.field(new).detach()
+            slower = self._flow.field(new).detach()
             less = 1.0 if step < _FIRST else _FASTER
             better = slower.norm(dim=1) <= less * speed.norm(dim=1)
             better &= (new != here).any(1)
@@ -375,7 +404,7 @@ class Ends:
         extends, these zeros are elsewhere; near a single point, however flat, they lead back to it,
         or the field there does, as fast as the rate along the step says, and not by rounding.
         """
-        jacobian = self.model.jacobian(theta[None]).detach().nan_to_num()[0]
+        jacobian = self._flow.jacobian(theta[None]).detach().nan_to_num()[0]
         _, rates, across = torch.linalg.svd(jacobian)
         flat = across[rates <= _SLOW * rates[:1]]
         if not len(flat):
@@ -389,8 +418,8 @@ class Ends:
             begun = theta + steps
             zero = self._polished(begun)
             moved = (zero - theta) / steps.norm(dim=1, keepdim=True)
-            steep = torch.stack([jacobian, *self.model.jacobian(begun).detach()]).nan_to_num()
-            left = self.model.field(zero).detach().abs().amax(1)
+            steep = torch.stack([jacobian, *self._flow.jacobian(begun).detach()]).nan_to_num()
+            left = self._flow.field(zero).detach().abs().amax(1)
             size = steps.abs().amax(1) + _UNITS / _ROUNDED * zero.abs().amax(1)
             rests = left <= _ROUNDED * steep.abs().max() * size
             rests &= ~self._returns(zero, theta, flat, jacobian)
@@ -399,11 +428,11 @@ class Ends:
 
     def _returns(self, place: Tensor, theta: Tensor, across: Tensor, jacobian: Tensor) -> Tensor:
         """Mask of places (m, k) where the field along ``across`` is that of the rates at θ (k,)."""
-        field = self.model.field(place).detach()
-        scatter = [(self.model.field(x).detach() - field) for x in rounded(place)]
+        field = self._flow.field(place).detach()
+        scatter = [(self._flow.field(x).detach() - field) for x in rounded(place)]
         terms = 2.0**-52 * (place.abs() @ jacobian.abs().mT * across.abs()).sum(1)
         noise = torch.stack([terms, *((x * across).sum(1).abs() for x in scatter)]).amax(0)
-        along = ((field - self.model.field(theta[None]).detach()) * across).sum(1)
+        along = ((field - self._flow.field(theta[None]).detach()) * across).sum(1)
         expected = ((place - theta) @ jacobian.mT * across).sum(1)
         alike = (along / expected - 1).abs() <= _ALIKE
         return alike & (along.abs() > _RESOLVED * noise)
@@ -413,11 +442,11 @@ class Ends:
 
         Looked for at all powers of 2; ∞ where they never change.
         """
-        jacobian = self.model.jacobian(theta[None]).detach().nan_to_num()[0]
+        jacobian = self._flow.jacobian(theta[None]).detach().nan_to_num()[0]
         lengths = torch.pow(2.0, torch.arange(-80, 61, dtype=theta.dtype))
         lengths = lengths[lengths > 2.0**-26 * float(theta.abs().max())]
         places = theta + lengths[:, None, None] * directions
-        there = self.model.jacobian(places.flatten(0, 1)).detach().reshape(*places.shape, -1)
+        there = self._flow.jacobian(places.flatten(0, 1)).detach().reshape(*places.shape, -1)
         change = (there - jacobian).abs().amax((2, 3)).nan_to_num(torch.inf, torch.inf)
         bends = change > _BENDS * jacobian.abs().max()
         return torch.where(bends.any(0), lengths[bends.int().argmax(0)], torch.inf)

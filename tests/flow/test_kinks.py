@@ -73,3 +73,28 @@ def test_two_minima_at_kinks_are_two_ends():
     )
     codes = flowsim.landscape.Ends(model).codes(found.label, found.theta, found.loss).tolist()
     assert codes[0] == codes[2] != codes[1]
+
+
+class SignFlow(flowsim.Model):
+    coordinates = ("a", "b")
+
+    def loss(self, theta):
+        return (theta.prod(-1) - 1) ** 2 / 2
+
+    def field(self, theta):
+        return -self.gradient(theta).sign()
+
+
+def test_where_a_field_jumps_branches_are_two_curves_and_the_point_between_them_a_saddle():
+    starts = [[0.1, 0.1], [1.9, 0.3], [0.4, 1.7], [-0.2, -0.3], [-1.6, 0.3], [0.7, -0.7], [2, 2.5]]
+    model, ends = SignFlow(), flowsim.landscape.Ends(SignFlow())
+    found = flowsim.find_limits(model, torch.tensor(starts, dtype=torch.float64))
+    assert ends.codes(found.label, found.theta, found.loss).tolist() == [2, 2, 2, 1, 1, 3, 2]
+    assert [(end.kind, end.flat) for end in ends.found] == [
+        ("minimum", 1),
+        ("minimum", 1),
+        ("saddle", 0),
+    ]
+    assert found.theta[5].abs().max() < 1e-6
+    kept = found.theta[[1, 2]].abs().diff(dim=1)[:, 0]  # |b| − |a|
+    assert kept.tolist() == pytest.approx([-1.6, 1.3], abs=1e-9)
