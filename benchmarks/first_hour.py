@@ -26,7 +26,7 @@ import numpy as np
 
 FLOWSIM = [sys.executable, "-m", "flowsim"]
 #: What an import has to load before a figure can be drawn, or a page served.
-DRAWS = [sys.executable, "-c", "import flowsim.cli.main, flowsim.drawing.front, h5netcdf"]
+DRAWS = [sys.executable, "-c", "import flowsim.cli.main, flowsim.drawing.any_record, h5netcdf"]
 SERVES = [sys.executable, "-c", "import flowsim.cli.main, flowsim.explorer.server"]
 ROUNDS = 3
 TRAIN = ["train", "--p", "0.5", "--q", "0.8", "--init", "lifted", "--theta", "0.5,-1.2",

@@ -165,9 +165,9 @@ def basins(found: Found, device: str, sizes: Found, clock: Clock) -> None:
         }  # fmt: skip
 
 
-def _strings(codes: np.ndarray, columns: int) -> list[str]:
+def _strings(labels: np.ndarray, columns: int) -> list[str]:
     """A grid's codes, a string for each row of points."""
-    return ["".join(row) for row in codes.reshape(-1, columns)]
+    return ["".join(row) for row in labels.reshape(-1, columns)]
 
 
 def draw_basins(record: Found) -> Figure:

@@ -21,7 +21,7 @@ from flowsim.models.past_law import check_length
 
 
 @dataclass(frozen=True)
-class Ladder:
+class LadderLosses:
     """Losses in nats with k = 0 … N open positions, (N + 1,) each, both decreasing in k.
 
     Attributes:
@@ -30,7 +30,7 @@ class Ladder:
             N − k dead positions have a smaller loss.
 
     >>> import flowsim
-    >>> rungs = ladder(flowsim.BinaryChain(0.5, 0.8), length=2)
+    >>> rungs = ladder_losses(flowsim.BinaryChain(0.5, 0.8), length=2)
     >>> rungs.plateaus.round(4), rungs.ends.round(4)
     (array([0.6663, 0.6539, 0.619 ]), array([0.6663, 0.6426, 0.619 ]))
     """
@@ -43,7 +43,7 @@ class Ladder:
         return int(np.argmax(self.ends <= loss)) if (self.ends <= loss).any() else len(self.ends)
 
 
-def ladder(chain: BinaryChain, length: int) -> Ladder:
+def ladder_losses(chain: BinaryChain, length: int) -> LadderLosses:
     """The plateaus and the ends of the ladder.
 
     With φ = k/N, β = [φπ₁(1−q) + (1−φ)π₁]/[φπ₁ + 1 − φ], h the binary entropy and H(a, β) the
@@ -60,7 +60,7 @@ def ladder(chain: BinaryChain, length: int) -> Ladder:
         InputError: p + q ≤ 1, where open positions are not tempted to shut, or N out of range.
 
     >>> import flowsim
-    >>> ladder(flowsim.BinaryChain(0.5, 0.8), length=3).ends.round(4)
+    >>> ladder_losses(flowsim.BinaryChain(0.5, 0.8), length=3).ends.round(4)
     array([0.6663, 0.6505, 0.6348, 0.619 ])
     """
     _check(chain)
@@ -74,10 +74,10 @@ def ladder(chain: BinaryChain, length: int) -> Ladder:
     plateaus = open_share * (pi0 * after_zero + pi1 * after_one)
     plateaus += dead_share * _cross_entropy(pi1, beta)
     ends = open_share * chain.entropy_rate + dead_share * chain.stationary_entropy
-    return Ladder(plateaus, ends)
+    return LadderLosses(plateaus, ends)
 
 
-def rung_law(chain: BinaryChain, length: int, spread: float, gain: float) -> np.ndarray:
+def rung_probabilities(chain: BinaryChain, length: int, spread: float, gain: float) -> np.ndarray:
     """P(k positions stay open), k = 0 … N, from Gaussian ε and ρ_n and a steep layer, (N + 1,).
 
     With the bias at log(π₁/π₀) and ε < 0 the open positions are those with ρ_n > 0; with ε > 0 they
@@ -99,7 +99,7 @@ def rung_law(chain: BinaryChain, length: int, spread: float, gain: float) -> np.
 
     >>> import flowsim
     >>> chain = flowsim.BinaryChain(0.5, 0.8)
-    >>> law = rung_law(chain, length=3, spread=0.02, gain=256.0)
+    >>> law = rung_probabilities(chain, length=3, spread=0.02, gain=256.0)
     >>> law.round(3)
     array([0.063, 0.188, 0.188, 0.562])
     """

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
-from dead_positions import ladder, rung_law
+from dead_positions import ladder_losses, rung_probabilities
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from papers import BLUE, GREY, draw_bars, experiment, letter_titles, stacked, timed
@@ -69,11 +69,11 @@ def compute(d: int = 8, seeds: int = 256, horizon: float = 10000.0, seed: int = 
             "full_loss": ("k", full_loss.numpy()), "full_open": ("k", full_open.double().numpy()),
         }, {"k": ks, "time": times})  # fmt: skip
     record = stacked(parts).assign_attrs(d=d, spread=SPREAD, seed=seed)
-    more = attention_ends(d, seed), whole_transformer(horizon, seed), rungs(d, seeds)
+    more = attention_ends(d, seed), whole_transformer(horizon, seed), rung_runs(d, seeds)
     return xr.merge([record, *more], combine_attrs="override")
 
 
-def sides(length: int, k: int, seed: int) -> Tensor:
+def signs(length: int, k: int, seed: int) -> Tensor:
     """Signs of positions with k of N open at the start: +1 for open ones, else −1, (N,)."""
     side = torch.full((length,), -1.0, dtype=torch.float64)
     generator = torch.Generator().manual_seed(1000 * seed + k)
@@ -85,7 +85,7 @@ def rank_one_start(chain: BinaryChain, length: int, k: int, d: int, seed: int,
                    o: float = 0.0, v: float = 0.0) -> Tensor:  # fmt: skip
     """The recommended start with ε = −0.02 and k positions at 0.02, the others at −0.02."""
     tail = torch.tensor([d, -d, o, v, np.log(chain.p / chain.q)], dtype=torch.float64)
-    return torch.cat([tail.new_tensor([-SPREAD]), SPREAD * sides(length, k, seed), tail])
+    return torch.cat([tail.new_tensor([-SPREAD]), SPREAD * signs(length, k, seed), tail])
 
 
 def open_positions(eps: Tensor, rho: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ def full_start(field: FullField, chain: BinaryChain, ks: range, seed: int) -> Te
         arch, "recommended", [seed + k for k in ks], noise=SPREAD, excess=chain.p + chain.q - 1
     )
     alpha = torch.full((arch.d,), arch.d**-0.5, dtype=torch.float64)
-    side = torch.stack([sides(arch.length, k, seed) for k in ks])
+    side = torch.stack([signs(arch.length, k, seed) for k in ks])
     for name, part in (("embedding", torch.full((len(ks),), -1.0)), ("positions", side)):
         across = weights[name] - (weights[name] @ alpha).unsqueeze(-1) * alpha
         weights[name] = across + SPREAD * part.unsqueeze(-1) * alpha
@@ -196,7 +196,7 @@ def attention_alone(field: FullField, state: Tensor) -> Tensor:
     return field.state(weights)
 
 
-def rungs(d: int, seeds: int) -> xr.Dataset:
+def rung_runs(d: int, seeds: int) -> xr.Dataset:
     """Number of runs of full descent with k open positions at t = 50, by first bias and spread."""
     chain = BinaryChain(*CASES[0][:2])
     arch = Architecture(d, RUNG_LENGTH, attention="none")
@@ -238,7 +238,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     """Distances between theory, orbits and training, as shares of the gap; counts of rungs."""
     found: dict[str, Any] = {"cases": {}, "rungs": []}
     for c, (p, q, length) in enumerate(CASES):
-        chain, steps = BinaryChain(p, q), ladder(BinaryChain(p, q), length)
+        chain, steps = BinaryChain(p, q), ladder_losses(BinaryChain(p, q), length)
         loss = record.loss.values[c, : length - 1]
         k, inner = np.arange(1, length), slice(1, length)
         at_seen = loss[:, int(np.abs(record.time.values - SEEN).argmin())]
@@ -254,14 +254,14 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
             "full_off": float(np.abs(full).max()),
         }
     chain, length = BinaryChain(*CASES[0][:2]), CASES[0][2]
-    ends = shares(chain, ladder(chain, length).ends)[1:length]
+    ends = shares(chain, ladder_losses(chain, length).ends)[1:length]
     off = shares(chain, record.attention_loss.values) - ends
     found["attention on the manifold"] = {
         "orbits": int(off.size), "freed": int((off < -FREED).sum()),
         "left open": int(np.isnan(off).sum()),
         "end_off": [float(np.nanmin(off)), float(np.nanmax(off))],
     }  # fmt: skip
-    lowest = shares(chain, ladder(chain, WHOLE_LENGTH).ends)[1:WHOLE_LENGTH]
+    lowest = shares(chain, ladder_losses(chain, WHOLE_LENGTH).ends)[1:WHOLE_LENGTH]
     for i, noise in enumerate(record.noise.values):
         whole = shares(chain, record.whole_loss.values[i, -1])
         freed = whole < lowest - FREED
@@ -275,7 +275,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
         for spread in record.first_spread.values:
             count = record.rung_count.sel(first_bias=bias, first_spread=spread).values
             runs, top = int(count.sum()), int(count[-1])
-            law = rung_law(chain, RUNG_LENGTH, float(spread), gain)
+            law = rung_probabilities(chain, RUNG_LENGTH, float(spread), gain)
             found["rungs"].append({
                 "bias": str(bias), "spread": float(spread), "runs": runs,
                 "count": count.tolist(), "law": law.tolist(), "all_open": top,
@@ -298,7 +298,7 @@ def _draw_orbits(axes: Axes, record: xr.Dataset) -> None:
     """Every k at N = 8."""
     p, q, length = CASES[0]
     chain = BinaryChain(p, q)
-    steps = ladder(chain, length)
+    steps = ladder_losses(chain, length)
     for k in range(1, length):
         share = shares(chain, record.loss.values[0, k - 1])
         axes.plot(record.time[1:], share[1:], color=BLUE, lw=1.4)
@@ -318,7 +318,9 @@ def _draw_orbits(axes: Axes, record: xr.Dataset) -> None:
 def _draw_rungs(axes: Axes, record: xr.Dataset) -> None:
     """Shares of the rungs: law, and full descent by first bias, at the middle spread."""
     spread, rung = SPREADS[0], record.rung.values
-    law = rung_law(BinaryChain(*CASES[0][:2]), RUNG_LENGTH, spread, 4.0 * record.attrs["d"] ** 2)
+    law = rung_probabilities(
+        BinaryChain(*CASES[0][:2]), RUNG_LENGTH, spread, 4.0 * record.attrs["d"] ** 2
+    )
     axes.bar(rung, law, width=0.8, color="0.85", label="law for small weights")
     for bias, colour, mark, shift in (("log(π₁/π₀)", BLUE, "o", -0.15), ("0", GREY, "s", 0.15)):
         count = record.rung_count.sel(first_bias=bias, first_spread=spread).values

@@ -115,12 +115,12 @@ def _runs(source: HiddenMarkovProcess, length: int, mixer: dict[str, Any], width
     return record.loss[-1].values, np.array(fits)
 
 
-def _explained(y: torch.Tensor, wanted: torch.Tensor, law: torch.Tensor) -> float:
+def _explained(y: torch.Tensor, wanted: torch.Tensor, probability: torch.Tensor) -> float:
     """R² of the linear regression of beliefs on activations, over all words and positions."""
-    root = law.sqrt().repeat_interleave(y.shape[1])[:, None]
+    root = probability.sqrt().repeat_interleave(y.shape[1])[:, None]
     inputs = torch.cat([y.flatten(0, 1), torch.ones(y[..., 0].numel(), 1).double()], dim=1)
     target = wanted.flatten(0, 1)
-    mean = (law[:, None, None] * wanted).sum(0).mean(0)
+    mean = (probability[:, None, None] * wanted).sum(0).mean(0)
     fit = torch.linalg.lstsq(root * inputs, root * target, driver="gelsd").solution
     rest = (root * (target - inputs @ fit)).square().sum()
     return 1 - float(rest / (root * (target - mean)).square().sum())

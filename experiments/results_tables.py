@@ -164,7 +164,7 @@ def freed(found: Line) -> Rows:
     return head, rows
 
 
-def rungs(found: Line) -> Rows:
+def rung_table(found: Line) -> Rows:
     """Number of runs that end with k open positions, beside the law."""
     lines, rows = found["rungs"], []
     for line in lines:
@@ -224,7 +224,7 @@ LAWS = {
         "full flow off the orbit at t = 100": "{full_off:.2%}",
     }, lambda found: named(found["cases"]))),
     "ladder_freed": ("ladder", freed),
-    "rungs": ("ladder", rungs),
+    "rungs": ("ladder", rung_table),
     "balanced": ("balanced_start", table({
         "trainer": lambda x: x["case"].split("; ")[0], "start": lambda x: x["case"].split("; ")[1],
         "(p, q)": "({p}, {q})", "runs": "{models}",

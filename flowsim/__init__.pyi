@@ -17,7 +17,7 @@ from flowsim import reference as reference
 from flowsim import training as training
 from flowsim.boundary.refine import refine_boundary as refine_boundary
 from flowsim.chain import BinaryChain as BinaryChain
-from flowsim.drawing.front import draw as draw
+from flowsim.drawing.any_record import draw as draw
 from flowsim.errors import InputError as InputError
 from flowsim.flow.options import Limits as Limits
 from flowsim.flow.orbits import find_limits as find_limits

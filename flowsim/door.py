@@ -77,7 +77,7 @@ def at_the_door(module: str, name: str) -> Any:
     return offered
 
 
-def front(
+def lazy_names(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """``__getattr__``, ``__dir__`` and ``__all__`` of a package that loads names on first use.

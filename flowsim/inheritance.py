@@ -27,7 +27,7 @@ _FORMULAS = {
     "logit_gap_gradient", "offset", "offset_gradient",
 }  # fmt: skip
 #: The losses at which a flow can end stay the same for another logit gap.
-_LABELS = {"levels": ("loss", "gradient", "field", "loss_at", "slope_at")}
+_LABELS = {"end_losses": ("loss", "gradient", "field", "loss_at", "slope_at")}
 #: Methods that hold for one flow only, in groups.
 _KNOWLEDGE = {
     "flow": ("flow",), "classify": ("classify",),

@@ -101,7 +101,7 @@ class Integral(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Levels:
+class EndLosses:
     """The losses at which orbits of a model can end, and what is known of the ends.
 
     Attributes:
@@ -120,8 +120,8 @@ class Levels:
         integral: the probability that Gaussian starts reach ``best``, or None.
 
     >>> import flowsim
-    >>> levels = flowsim.model("canonical", 0.5, 0.8).levels()
-    >>> round(levels.best, 4), round(levels.trap, 4)
+    >>> end_losses = flowsim.model("canonical", 0.5, 0.8).end_losses()
+    >>> round(end_losses.best, 4), round(end_losses.trap, 4)
     (0.619, 0.6663)
     """
 
@@ -177,8 +177,8 @@ def conserved_names(model: Model) -> tuple[str, ...]:
 
 def closed_basin(model: Model, theta: Tensor) -> Tensor | None:
     """Mask of starts that reach the best loss, by the model's closed form; None without one."""
-    levels = model.levels()
-    return None if levels is None or levels.basin is None else levels.basin(theta)
+    end_losses = model.end_losses()
+    return None if end_losses is None or end_losses.basin is None else end_losses.basin(theta)
 
 
 #: Places a little inside the four sides of the unit square.
@@ -209,13 +209,13 @@ class PlaneDefaults:
         starts: sets of names in which starts of a scan may be given, the usual one first.
         no_cloud: why Gaussian starts make no sense, if they do not.
         orbits: where a portrait's orbits start, (x, y) in parts of the window's sides.
-        third: the third axis of views in space, a name in ``holds``; None without such a view.
+        third: the third axis of views in space, a name in ``fixable``; None without such a view.
         space: the ranges of all three axes in these views, by name.
         far, near: where their orbits start, (y, x, third), in the window ``space`` and in a second
             panel around the origin, if there are any.
         never_crossed: names of axes whose zero no orbit crosses.
         baseline: a simpler model with these axes, whose basins the portrait compares with.
-        fixed: values of names in ``holds``.
+        fixed: values of names in ``fixable``.
     """
 
     starts: tuple[tuple[str, ...], ...]
@@ -240,7 +240,7 @@ class Plane:
         model: the model.
         x, y: names of the horizontal and the vertical axis.
         window: the usual range of either axis, by name.
-        holds: the names beside the axes that can be held at a value.
+        fixable: the names beside the axes that can be held at a value.
         defaults: what scans and figures take; by default views in space have the coordinate that is
             left of three.
 
@@ -265,8 +265,8 @@ class Plane:
         across, up = model._axes or model.coordinates[:2]
         self.x, self.y = self.x or across, self.y or up
         self.window = dict.fromkeys((self.x, self.y), (-3.0, 3.0))
-        self.holds = tuple(name for name in model.coordinates if name not in (self.x, self.y))
-        third = self.holds[0] if len(model.coordinates) == 3 == len(self.holds) + 2 else None
+        self.fixable = tuple(name for name in model.coordinates if name not in (self.x, self.y))
+        third = self.fixable[0] if len(model.coordinates) == 3 == len(self.fixable) + 2 else None
         keeps = zip(model.coordinates, model.keeps_sign, strict=True)
         self.defaults = PlaneDefaults(
             (model.coordinates,),
@@ -285,7 +285,7 @@ class Plane:
         """(y, x), then the third axis, of points θ, shape (..., 2 or 3)."""
         return theta[..., [self.model.coordinates.index(name) for name in axes_of(self)]]
 
-    def mirrored(self, held: Mapping[str, float]) -> bool:
+    def mirrored(self, fixed: Mapping[str, float]) -> bool:
         """True if trajectories from −y mirror those from y."""
         return False
 
@@ -320,18 +320,18 @@ def check_fixed(plane: Plane, values: Mapping[str, float] | None) -> dict[str, f
     """Values to be fixed in a plane, as numbers; those at 0 too, where ``embed`` puts them there.
 
     Raises:
-        InputError: a name that is not in ``holds``, or a value that is not finite.
+        InputError: a name that is not in ``fixable``, or a value that is not finite.
     """
     for name, value in (values or {}).items():
-        if name not in plane.holds:
-            only = f"only {' and '.join(plane.holds)} can be fixed"
+        if name not in plane.fixable:
+            only = f"only {' and '.join(plane.fixable)} can be fixed"
             raise InputError(
                 f"the {plane.model.name} model's plane ({plane.x}, {plane.y}) takes no fixed "
-                f"{name}: {only if plane.holds else 'it has no other coordinate'}"
+                f"{name}: {only if plane.fixable else 'it has no other coordinate'}"
             )
         if not math.isfinite(value):
             raise InputError(f"the fixed value of {name} must be finite, not {value}")
-    usual = dict.fromkeys(plane.holds, 0.0) if type(plane).embed is Plane.embed else {}
+    usual = dict.fromkeys(plane.fixable, 0.0) if type(plane).embed is Plane.embed else {}
     values = {**usual, **plane.defaults.fixed, **(values or {})}
     return {name: float(value) for name, value in values.items()}
 
@@ -403,16 +403,17 @@ class _Title:
 
 #: Members of former versions, and what is written in their place.
 _FORMER = {
+    "levels": "end_losses()",
     "subtitle": "the second line of title",
     "conserved_names": "the names in the dict that conserved(theta) returns",
     "shown": "flowsim.interface.with_axes(model, x, y)",
     "with_axes": "flowsim.interface.with_axes(model, x, y)",
-    "basin": "the basin of levels()",
-    "classify": "the classify of levels()",
-    "label_of_point": "the label_of_point of levels()",
-    "integral": "the integral of levels()",
-    "excess": "levels().above(model, theta)",
-    "rate_scale": "the rate of levels()",
+    "basin": "the basin of end_losses()",
+    "classify": "the classify of end_losses()",
+    "label_of_point": "the label_of_point of end_losses()",
+    "integral": "the integral of end_losses()",
+    "excess": "end_losses().above(model, theta)",
+    "rate_scale": "the rate of end_losses()",
     "has_flow_of": "flowsim.inheritance.keeps_formulas_of(type(model), kind)",
     **dict.fromkeys(("fast", "slow", "kinked"), "flowsim.flow.solver.solver_of(model).defaults"),
 }
@@ -520,7 +521,7 @@ class Model:
         """The plane in which it is drawn."""
         return Plane(self)
 
-    def levels(self) -> Levels | None:
+    def end_losses(self) -> EndLosses | None:
         """The losses at which orbits can end, and what is known of the ends; None if ends are
         found by search."""
         return None
@@ -595,7 +596,7 @@ class SolverDefaults:
         resolution: cells along each axis of a portrait.
         confirm: starts of a portrait that torchdiffeq follows too.
         chunk: starts of a scan that are stored together; 0 to choose by the coordinates.
-        kinks: whether surfaces that rows meet, and the time along them, are counted.
+        count_kinks: whether surfaces that rows meet, and the time along them, are counted.
     """
 
     rtol: float = 1e-6
@@ -606,7 +607,7 @@ class SolverDefaults:
     resolution: int = 64
     confirm: int = 16
     chunk: int = 0
-    kinks: bool = False
+    count_kinks: bool = False
 
 
 @dataclass(frozen=True)
@@ -626,7 +627,7 @@ class CompiledModel(SolverDefaults):
             second; and its steps, over those before.
         near_saddles: how near a saddle rows passed, by the codes of ``flow.return_codes``, of what
             ``closeness`` wrote and rtol; by default those that passed slowly are near.
-        scale: of slopes near saddles, of the losses at the ends; by default the levels' speed.
+        scale: of slopes near saddles, of the losses at the ends; by default ``EndLosses.speed``.
         place_ends: moves rows below the plateau, of a mask, to their ends, in (θ, losses), and says
             which these are.
     """

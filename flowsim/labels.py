@@ -27,7 +27,7 @@ class Label(IntEnum, metaclass=_Words):
 
     UNRESOLVED: not known. GLOBAL_MINIMUM: it has learned. LOCAL_MINIMUM: it is trapped. SADDLE: it
     ends at a critical point from which the loss can descend. INFINITY: the flow grows without
-    bound, in models without known levels. PERIODIC: an optimizer's steps come back to where they
+    bound, in models without end losses. PERIODIC: an optimizer's steps come back to where they
     were, again and again, or the orbit of a field that is no gradient flow is closed, or approaches
     a closed one. BOUNDED: they neither rest nor repeat themselves, and stay near, for as far as
     they were followed. DIVERGED, of an optimizer's steps alone: they lead further and further away.
@@ -51,7 +51,7 @@ class Label(IntEnum, metaclass=_Words):
     INFINITY = 7
 
 
-#: The labels of models whose levels are known, by their codes; other models' ends are found.
+#: The labels of models whose end losses are known, by their codes; other models' ends are found.
 BASINS = tuple(label.name.lower() for label in tuple(Label)[:4])
 
 

@@ -1,8 +1,8 @@
 """The flow by torchdiffeq alone, as a check of this package's solvers."""
 
-from flowsim.door import front
+from flowsim.door import lazy_names
 
-__getattr__, __dir__, __all__ = front(
+__getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "confirm": "flow.reference",

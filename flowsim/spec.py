@@ -50,7 +50,7 @@ class Parameter:
         requires: the argument without which the model does not have it; of itself, if it may be
             left out altogether.
         noun: its name in a sentence, where that is another.
-        shown: the smallest and the largest value that the explorer shows.
+        slider: the smallest and the largest value that the explorer shows.
     """
 
     default: Any
@@ -58,7 +58,7 @@ class Parameter:
     required: bool = False
     requires: str = ""
     noun: str = ""
-    shown: tuple[float, float] | None = None
+    slider: tuple[float, float] | None = None
 
     def field(self) -> Any:
         """The field of a dataclass that declares this argument."""
@@ -407,7 +407,7 @@ def model(name: str, p: float | None = None, q: float | None = None, **arguments
     return ModelSpec(name, {"p": p, "q": q, **arguments}).build()
 
 
-def model_of(
+def model_from_attributes(
     attributes: Mapping[str, Any], p: float | None = None, q: float | None = None, **given: Any
 ) -> Model:
     """The built-in model that a record is about.
@@ -422,12 +422,15 @@ def model_of(
     >>> import flowsim
     >>> model = flowsim.model("canonical", 0.5, 0.8)
     >>> record = flowsim.scan(model, {"e": [0.5], "w": [-1.0]})
-    >>> flowsim.spec.model_of(record.attrs).chain
+    >>> flowsim.spec.model_from_attributes(record.attrs).chain
     BinaryChain(p=0.5, q=0.8)
     """
     if callable(attributes):
-        raise InputError("model_of takes a record's attributes; from_loss makes a formula a model")
+        raise InputError("give a record's attributes; flowsim.from_loss makes a formula a model")
     return spec_of(attributes, p=p, q=q, **given).build()
+
+
+model_of = model_from_attributes  # its name before version 0.3
 
 
 def chain_of(attributes: Mapping[str, Any]) -> GapChain:

@@ -31,9 +31,9 @@ from full_model.model.transformer import forward as forward
 from full_model.theorems.counting import constant_depth as constant_depth
 from full_model.theorems.counting import log_depth as log_depth
 from full_model.theorems.counting import verify_counting as verify_counting
-from full_model.theorems.trap import UnigramTrap as UnigramTrap
-from full_model.theorems.trap import trap_matrix as trap_matrix
-from full_model.theorems.trap import unigram_trap as unigram_trap
+from full_model.theorems.unigram_trap import UnigramTrap as UnigramTrap
+from full_model.theorems.unigram_trap import trap_matrix as trap_matrix
+from full_model.theorems.unigram_trap import unigram_trap as unigram_trap
 from full_model.theorems.verify import Claim as Claim
 from full_model.theorems.verify import format_claims as format_claims
 from full_model.theorems.verify import verify as verify

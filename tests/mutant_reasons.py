@@ -70,8 +70,8 @@ REASONS = {
      "`value < 1e-06 * reals[INFORMATION]` becomes "
      "`value <= 1e-06 * reals[INFORMATION]`"): _ROUNDED,
     ("flowsim.flow.rows.engine",
-     "`nearest < _DOUBTFUL_LOGARITHMS * levels.speed` becomes "
-     "`nearest <= _DOUBTFUL_LOGARITHMS * levels.speed`"): _ROUNDED,
+     "`nearest < _DOUBTFUL_LOGARITHMS * end_losses.speed` becomes "
+     "`nearest <= _DOUBTFUL_LOGARITHMS * end_losses.speed`"): _ROUNDED,
     ("flowsim.flow.rows.engine",
      "`found.passed < _DOUBTFUL * scale` becomes `found.passed <= _DOUBTFUL * scale`"): _ROUNDED,
     ("flowsim.flow.rows.vectors", "`1` becomes `2`"): "another pivot does as well",

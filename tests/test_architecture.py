@@ -117,7 +117,7 @@ def test_imports_go_one_way(module):
     known = imports(FILES[module])
     package, own = module.split(".")[:2]
     allowed = (FLOWSIM if package == "flowsim" else FULL_MODEL)[own].split()
-    if module == "flowsim.drawing.front":  # completes a scan of the plane with its curves
+    if module == "flowsim.drawing.any_record":  # completes a scan of the plane with its curves
         allowed.append("portraits")
     for name in known:
         if name == package or name in ENTRIES:

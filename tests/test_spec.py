@@ -105,8 +105,8 @@ def test_an_induction_model_of_other_kernels_is_not_built_of_a_record():
 def test_a_record_of_several_values_says_what_to_give():
     attributes = {"model": "uniform", "p": 0.5, "bias": "optimal"}
     with pytest.raises(InputError, match="not of one q and one length: give q and length"):
-        flowsim.spec.model_of(attributes)
-    model = flowsim.spec.model_of(attributes, q=0.8, length=3)
+        flowsim.spec.model_from_attributes(attributes)
+    model = flowsim.spec.model_from_attributes(attributes, q=0.8, length=3)
     assert model.chain == BinaryChain(0.5, 0.8) and model.length == 3
 
 
@@ -184,7 +184,7 @@ def test_a_pace_is_how_fast_what_is_learned_decays():
     p, q = 0.2, 0.9
     for name in ("canonical", "linear", "rank-one"):
         model = flowsim.model(name, p, q)
-        assert model.levels().rate == pytest.approx(p * q / (p + q) ** 2 * abs(1 - p - q))
+        assert model.end_losses().rate == pytest.approx(p * q / (p + q) ** 2 * abs(1 - p - q))
 
 
 @pytest.mark.parametrize(

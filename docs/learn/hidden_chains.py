@@ -58,11 +58,11 @@ for epsilon in (0.0, 0.1, 0.3):
     spec = flowsim.ModelSpec("canonical", {"process": f"flips:p=0.9,q=0.9,epsilon={epsilon}"})
     model = spec.build()
     basins.append(model.basin(theta))
-    print(f"flips {epsilon}: p̃ = {model.chain.p:.4f}, bigram {model.levels().best:.4f}")
+    print(f"flips {epsilon}: p̃ = {model.chain.p:.4f}, bigram {model.end_losses().best:.4f}")
 
 # %% tags=["hide-input"]
 assert all(bool((basin == basins[0]).all()) for basin in basins)
-assert abs(float(model.levels().best) - spec.build().chain.process.ngram_loss(2)) < 1e-12
+assert abs(float(model.end_losses().best) - spec.build().chain.process.ngram_loss(2)) < 1e-12
 
 # %% [markdown]
 # ## What a memory learns

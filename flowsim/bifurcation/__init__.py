@@ -1,5 +1,5 @@
 """Critical points, ends and shares over a parameter."""
 
-from flowsim.door import front
+from flowsim.door import lazy_names
 
-__getattr__, __dir__, __all__ = front(__name__, {"continuation": "bifurcation.record"})
+__getattr__, __dir__, __all__ = lazy_names(__name__, {"continuation": "bifurcation.record"})

@@ -33,17 +33,17 @@ class Branch:
     Attributes:
         state: (m, size); ``value``: of the parameter, (m,).
         unstable: in how many directions the flow or the map leaves each point, int, (m,).
-        flat: dimension of the continuum that each point belongs to, 0 of an isolated one.
+        dimension: of the continuum that each point belongs to, 0 of an isolated one.
         period: steps after which the points of a step map come back.
         closed: whether it returns to its first point.
         tangent: unit tangents in the scaled space, (m, size + 1); ``kept`` the directions along the
-            continuum, (m, size, flat).
+            continuum, (m, size, dimension).
     """
 
     state: Tensor
     value: Tensor
     unstable: Tensor
-    flat: int
+    dimension: int
     period: int
     closed: bool
     tangent: Tensor
@@ -161,11 +161,11 @@ class Tracer:
 
         Directions along a continuum count for nothing.
         """
-        n, k, flat = len(slopes), self.size.shape[0], kept.shape[2]
+        n, k, dimension = len(slopes), self.size.shape[0], kept.shape[2]
         inner = slopes[..., :k] / self.size.unsqueeze(1)
-        if flat:
+        if dimension:
             whole = torch.linalg.qr(torch.cat([kept, torch.eye(k).expand(n, k, k).to(kept)], 2))[0]
-            across = whole[..., flat:k]
+            across = whole[..., dimension:k]
             inner = across.mT @ inner @ across
         rates = self.system.rates(inner)
         scale = inner.flatten(1).norm(dim=1, keepdim=True)
@@ -194,12 +194,12 @@ class Tracer:
             points, tangents, slopes, keeps = (torch.stack(x) for x in zip(*parts, strict=True))
             if not closed and len(behind) > 1:  # behind went the other way
                 tangents[: len(behind) - 1] *= -1
-            flat = int((kept[i].norm(dim=0) > 0.5).sum())
-            keeps = keeps[..., :flat]
+            dimension = int((kept[i].norm(dim=0) > 0.5).sum())
+            keeps = keeps[..., :dimension]
             there, values = self.split(points)
             period = 1 if self.system.step is None else self.system.step.period
             branches.append(Branch(
-                there, values, self.unstable(slopes, keeps)[0], flat, period, closed, tangents,
+                there, values, self.unstable(slopes, keeps)[0], dimension, period, closed, tangents,
                 keeps,
             ))  # fmt: skip
         return branches

@@ -31,7 +31,7 @@ class Event:
         value: of the parameter; ``state`` there, (size,).
         branch: number of the branch on which it was seen.
         critical: the direction in which states leave, (size,), in sizes of the coordinates.
-        flat: dimension of the continuum that it is on.
+        dimension: of the continuum that it is on.
         period: of the points of a step map.
     """
 
@@ -40,7 +40,7 @@ class Event:
     state: Tensor
     branch: int
     critical: Tensor
-    flat: int
+    dimension: int
     period: int
 
 
@@ -59,7 +59,7 @@ def events_of(tracer: Tracer, branches: list[Branch]) -> list[Event]:
         # a branch turns where another one crosses it, and does so along a continuum
         crossed = [away for away, x in zip(near, kept, strict=True) if x.kind == "pitchfork"]
         if event.kind == "fold" and any(
-            float(away[-1]) < _APART and (event.flat or float(away.max()) < _BESIDE)
+            float(away[-1]) < _APART and (event.dimension or float(away.max()) < _BESIDE)
             for away in crossed
         ):
             continue
@@ -79,21 +79,21 @@ def _places(
     found: dict[int, list[tuple[int, int]]] = {}
     for number, branch in enumerate(branches):
         for i in mask(branch).nonzero()[:, 0].tolist():
-            found.setdefault(branch.flat, []).append((number, i))
+            found.setdefault(branch.dimension, []).append((number, i))
     return found
 
 
 def _folds(tracer: Tracer, branches: list[Branch]) -> list[Event]:
     """Places where the parameter turns: F = 0, F_θ v = 0, |v| fixed, solved together."""
     found = []
-    for flat, places in _places(branches, lambda branch: _turns(branch) < 0).items():
+    for dimension, places in _places(branches, lambda branch: _turns(branch) < 0).items():
         point = torch.stack([_between(tracer, branches[b], i) for b, i in places])
         kept = torch.stack([branches[b].kept[i] for b, i in places])
         way = torch.stack([_turning(branches[b], i) for b, i in places])
         point, way, done = _extended(tracer, point, way, kept)
         state, value = tracer.split(point)
         slope = tracer.slope(point)
-        left = _left(slope[..., :-1], flat)
+        left = _left(slope[..., :-1], dimension)
         push = (left * slope[..., -1]).sum(1).abs()
         crosses = push <= _ZERO * slope[..., -1].norm(dim=1)
         for j, (b, _) in enumerate(places):
@@ -102,7 +102,7 @@ def _folds(tracer: Tracer, branches: list[Branch]) -> list[Event]:
                 continue
             kind = "pitchfork" if bool(crosses[j]) else "fold"
             period = branches[b].period
-            found.append(Event(kind, float(value[j]), state[j], b, way[j], flat, period))
+            found.append(Event(kind, float(value[j]), state[j], b, way[j], dimension, period))
     return found
 
 
@@ -161,10 +161,10 @@ def _extended(
     return point, way / way.norm(dim=1, keepdim=True), done
 
 
-def _left(slope: Tensor, flat: int) -> Tensor:
+def _left(slope: Tensor, dimension: int) -> Tensor:
     """The left singular vector (n, size) of the least singular value that is no continuum's."""
     left: Tensor = torch.linalg.svd(slope)[0]
-    return left[..., slope.shape[-1] - 1 - flat]
+    return left[..., slope.shape[-1] - 1 - dimension]
 
 
 def _changes(tracer: Tracer, branches: list[Branch]) -> list[Event]:
@@ -174,7 +174,7 @@ def _changes(tracer: Tracer, branches: list[Branch]) -> list[Event]:
         return (branch.unstable[1:] != branch.unstable[:-1]) & (_turns(branch) > 0)
 
     found = []
-    for flat, places in _places(branches, changes).items():
+    for dimension, places in _places(branches, changes).items():
         ends = torch.stack([
             tracer.joined(branches[b].state[i : i + 2], branches[b].value[i : i + 2])
             for b, i in places
@@ -184,9 +184,9 @@ def _changes(tracer: Tracer, branches: list[Branch]) -> list[Event]:
         point, slopes = _searched(tracer, ends, kept, counts.amax(1))
         state, value = tracer.split(point)
         for j, (b, _) in enumerate(places):
-            kind, critical = _kind(tracer, point[j], slopes[j], flat)
+            kind, critical = _kind(tracer, point[j], slopes[j], dimension)
             period = branches[b].period
-            found.append(Event(kind, float(value[j]), state[j], b, critical, flat, period))
+            found.append(Event(kind, float(value[j]), state[j], b, critical, dimension, period))
     return found
 
 
@@ -220,14 +220,16 @@ def _searched(tracer: Tracer, ends: Tensor, kept: Tensor, rank: Tensor) -> tuple
     return point, slopes
 
 
-def _kind(tracer: Tracer, point: Tensor, slope: Tensor, flat: int) -> tuple[str, Tensor]:
+def _kind(tracer: Tracer, point: Tensor, slope: Tensor, dimension: int) -> tuple[str, Tensor]:
     """The kind of a change of stability at a point, and its critical direction."""
     inner = slope[:, :-1] / tracer.size[:, None]
     values, vectors = torch.linalg.eig(inner)
     step = tracer.system.step is not None
     sizes = ((1 + values).abs() - 1 if step else values.real).abs()
-    if flat:  # the continuum's own are zero
-        sizes = sizes + torch.where(values.abs() <= values.abs().sort().values[flat - 1], 1e9, 0.0)
+    if dimension:  # the continuum's own are zero
+        sizes = sizes + torch.where(
+            values.abs() <= values.abs().sort().values[dimension - 1], 1e9, 0.0
+        )
     i = int(sizes.argmin())
     critical = vectors[:, i].real / vectors[:, i].real.norm()
     size = 1.0 if step else float(inner.norm())
@@ -238,7 +240,7 @@ def _kind(tracer: Tracer, point: Tensor, slope: Tensor, flat: int) -> tuple[str,
     part = torch.nn.functional.pad(_SMALL * critical, (0, 1))
     places = torch.stack([point + part, point, point - part])
     up, here, down = (s @ critical for s in tracer.slope(places)[..., :-1])
-    left = _left(slope[None, :, :-1], flat)[0]
+    left = _left(slope[None, :, :-1], dimension)[0]
     second, third = (up - down) / (2 * _SMALL), (up - 2 * here + down) / _SMALL**2
     bends = float((left @ second).abs())
     symmetric = bends <= _ZERO * float(second.norm() + third.norm()) + 1e-9
@@ -256,7 +258,7 @@ def switched(tracer: Tracer, event: Event, part: float = 0.02) -> tuple[Tensor, 
     guess = torch.stack([place + part * way, place - part * way])
     kept = tracer.continua(tracer.slope(place[None])[..., :-1])
     along = way.expand(2, -1)
-    none = kept[..., :0].expand(2, -1, -1) if not event.flat else _gauge(kept, event)
+    none = kept[..., :0].expand(2, -1, -1) if not event.dimension else _gauge(kept, event)
     point, done, _, _ = tracer.corrected(guess, along, none, steps=20)
     ok = done & (point[:, -1] > 0) & (point[:, -1] < 1)
     ok &= (point - place).norm(dim=1) < 10 * part
@@ -268,4 +270,4 @@ def _gauge(kept: Tensor, event: Event) -> Tensor:
     """The directions along the continuum at an event, without the critical one, (2, size, d)."""
     own = kept[0] - event.critical.unsqueeze(1) * (event.critical @ kept[0])
     left: Tensor = torch.linalg.svd(own, full_matrices=False)[0]
-    return left[:, : event.flat].expand(2, -1, -1)
+    return left[:, : event.dimension].expand(2, -1, -1)

@@ -151,11 +151,11 @@ def _one_period(
     tracer: Tracer, values: Tensor, state: Tensor, value: Tensor, more: Tensor, at: Tensor
 ) -> Diagram:
     """The branches through zeros (n, size), and through further ones that come first."""
-    state, value, flat = _distinct(tracer, torch.cat([more, state]), torch.cat([at, value]))
-    few = (flat == 0) | torch.isin(value, values[_asked(values)])  # of continua
-    stays = _stays(tracer, values, state, flat)
+    state, value, dimension = _distinct(tracer, torch.cat([more, state]), torch.cat([at, value]))
+    few = (dimension == 0) | torch.isin(value, values[_asked(values)])  # of continua
+    stays = _stays(tracer, values, state, dimension)
     few &= stays
-    if tracer.system.step is not None and bool((flat > 0).any()):
+    if tracer.system.step is not None and bool((dimension > 0).any()):
         raise InputError(
             "fixed points of these steps form a continuum, on which each flips at a rate of its "
             "own: only isolated ones are followed"
@@ -165,19 +165,19 @@ def _one_period(
             "all critical points that were found lie on continua that move with the parameter, "
             "which are not followed"
         )
-    state, value, flat = state[few], value[few], flat[few]
+    state, value, dimension = state[few], value[few], dimension[few]
     left = torch.ones(len(state), dtype=torch.bool)
     branches: list[Branch] = []
     events: list[Event] = []
     done: list[Event] = []
     for _ in range(_ROUNDS):
-        seeds = _first_of_each(tracer, state, value, flat, left)
+        seeds = _first_of_each(tracer, state, value, dimension, left)
         if not len(seeds) or len(branches) >= _MOST:
             break
         new = _different(tracer, values, tracer.trace(state[seeds], value[seeds]))
         left[seeds] = False
         branches += new
-        _claim(tracer, new, state, value, flat, left)
+        _claim(tracer, new, state, value, dimension, left)
         events = events_of(tracer, branches)
         crosses = [x for x in events if x.kind in ("pitchfork", "transcritical")]
         fresh = [x for x in crosses if not any(_alike(tracer, x, y) for y in done)]
@@ -190,17 +190,17 @@ def _one_period(
             free = _stays(tracer, values, more, other)
             _claim(tracer, branches, more, at, other, free)
             state, value = torch.cat([state, more]), torch.cat([value, at])
-            flat, left = torch.cat([flat, other]), torch.cat([left, free])
+            dimension, left = torch.cat([dimension, other]), torch.cat([left, free])
     return Diagram(branches, events, not bool(stays.all()))
 
 
-def _stays(tracer: Tracer, values: Tensor, state: Tensor, flat: Tensor) -> Tensor:
+def _stays(tracer: Tracer, values: Tensor, state: Tensor, dimension: Tensor) -> Tensor:
     """Mask of states (n, size) that are isolated, or zeros at all values.
 
     A continuum that moves has no point of its own to follow, and may change its shape.
     """
     stays = torch.ones(len(state), dtype=torch.bool)
-    rows = (flat > 0).nonzero()[:, 0]
+    rows = (dimension > 0).nonzero()[:, 0]
     for at in (values[_asked(values)] if len(rows) else values[:0]).tolist():
         there = torch.full((len(rows),), at, dtype=values.dtype)
         slope = tracer.system.jacobian(state[rows], there) * tracer.size
@@ -227,21 +227,21 @@ def _distinct(tracer: Tracer, state: Tensor, value: Tensor) -> tuple[Tensor, Ten
     state, value = state[first], value[first]
     sizes = torch.linalg.svdvals(tracer.system.jacobian(state, value) * tracer.size)
     part = sizes / sizes[:, :1]
-    flat = (part <= _FLAT).sum(1)
+    dimension = (part <= _FLAT).sum(1)
     # places where all rates vanish, and where it is not clear how many do, begin no branch
     sure = sizes[:, 0] > _VANISHES * sizes[:, 0].median()
     sure &= ~((part > _FLAT) & (part < _UNCLEAR)).any(1)
-    sure &= (flat == 0) | _goes_on(tracer, state, value, flat)
-    return state[sure], value[sure], flat[sure]
+    sure &= (dimension == 0) | _on_continuum(tracer, state, value, dimension)
+    return state[sure], value[sure], dimension[sure]
 
 
-def _goes_on(tracer: Tracer, state: Tensor, value: Tensor, flat: Tensor) -> Tensor:
+def _on_continuum(tracer: Tracer, state: Tensor, value: Tensor, dimension: Tensor) -> Tensor:
     """Mask of zeros (n, size) that have other zeros along their flat directions.
 
     An isolated zero at which a rate vanishes, as at a fold or flip, has none.
     """
     goes = torch.zeros(len(state), dtype=torch.bool)
-    rows = (flat > 0).nonzero()[:, 0]
+    rows = (dimension > 0).nonzero()[:, 0]
     if not len(rows):
         return goes
     slope = tracer.system.jacobian(state[rows], value[rows]) * tracer.size
@@ -256,15 +256,15 @@ def _goes_on(tracer: Tracer, state: Tensor, value: Tensor, flat: Tensor) -> Tens
 
 
 def _first_of_each(
-    tracer: Tracer, state: Tensor, value: Tensor, flat: Tensor, left: Tensor
+    tracer: Tracer, state: Tensor, value: Tensor, dimension: Tensor, left: Tensor
 ) -> Tensor:
     """Zeros that are left at the value where most are, one of each continuum."""
     if not bool(left.any()):
         return left.nonzero()[:0, 0]
     at = value[left].mode().values
     rows = (left & (value == at)).nonzero()[:, 0]
-    alone, chosen = rows[flat[rows] == 0], []
-    rest = rows[flat[rows] > 0]
+    alone, chosen = rows[dimension[rows] == 0], []
+    rest = rows[dimension[rows] > 0]
     while len(rest):
         chosen.append(int(rest[0]))
         joined = _connected(tracer, state[rest], state[rest[:1]].expand(len(rest), -1), value[rest])
@@ -304,11 +304,16 @@ def _crossings(tracer: Tracer, branch: Branch, at: Tensor) -> tuple[Tensor, Tens
 
 
 def _claim(
-    tracer: Tracer, branches: list[Branch], state: Tensor, value: Tensor, flat: Tensor, left: Tensor
+    tracer: Tracer,
+    branches: list[Branch],
+    state: Tensor,
+    value: Tensor,
+    dimension: Tensor,
+    left: Tensor,
 ) -> None:
     """Remove the zeros that lie on these branches from the mask ``left``."""
     for branch in branches:
-        rows = (left & (flat == branch.flat)).nonzero()[:, 0]
+        rows = (left & (dimension == branch.dimension)).nonzero()[:, 0]
         at = value[rows].unique()
         if not len(rows) or len(branch.value) < 2:
             continue
@@ -317,7 +322,7 @@ def _claim(
         mine, place = pairs.nonzero().unbind(1)
         one, other = state[rows[mine]], there[place]
         on = ((one - other) / tracer.size).abs().amax(1) < 10 * _SAME
-        if branch.flat:
+        if branch.dimension:
             on |= _connected(tracer, one, other, at[which[place]])
         left[rows[mine[on]]] = False
 
@@ -329,7 +334,7 @@ def _different(tracer: Tracer, values: Tensor, branches: list[Branch]) -> list[B
         i = len(branch.value) // 2
         state, value = branch.state[i : i + 1], branch.value[i : i + 1]
         free = torch.ones(1, dtype=torch.bool)
-        _claim(tracer, kept, state, value, torch.tensor([branch.flat]), free)
+        _claim(tracer, kept, state, value, torch.tensor([branch.dimension]), free)
         if bool(free[0]):
             kept.append(branch)
     return kept

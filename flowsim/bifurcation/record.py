@@ -147,11 +147,11 @@ def continuation(
         if progress is not None:
             progress(1)
     found = diagram(system, torch.as_tensor(values).double(), theta, limits)
-    named = first.levels() is not None
+    named = first.end_losses() is not None
     basins = list(BASINS) if named else ["unresolved", *identities.named]
     record = _branches(found, system)
     total = np.array([[row.get(name, 0) for name in basins] for row in counts])
-    shares = share_variables(total, (parameter, "start"), drawn=True)
+    shares = share_variables(total, (parameter, "start"), is_random=True)
     record = record.assign_coords({parameter: values, "basin": basins}).assign(shares)
     if not named:
         for i, name in enumerate(first.coordinates):
@@ -232,7 +232,7 @@ def _ends_at(
             recipe = replace(recipe, **{system.parameter: value})  # type: ignore[arg-type]
         limits = descend(model, rows, replace(optimizer, recipe=recipe))
     ends = Ends(model)
-    codes = ends.codes(limits.label, limits.theta, limits.loss)
+    codes = ends.identify(limits)
     if ends.named:
         return list(BASINS[1:]), codes[: len(starts)], [], limits.theta[:64]
     leads = dict(zip(before, codes[len(starts) :].tolist(), strict=True))

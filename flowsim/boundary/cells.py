@@ -27,8 +27,8 @@ _NO_BASIN = ("unresolved", "saddle")
 
 
 def with_edge_distance(
-    record: xr.Dataset, model: Model, window: Mapping[str, Window], held: Mapping[str, float],
-    place: Callable[[Tensor], Tensor], ends: Ends, codes: np.ndarray | None = None,
+    record: xr.Dataset, model: Model, window: Mapping[str, Window], fixed: Mapping[str, float],
+    place: Callable[[Tensor], Tensor], ends: Ends, end_codes: np.ndarray | None = None,
 ) -> xr.Dataset:  # fmt: skip
     """The record with the distance of every cell to the nearest place with another end.
 
@@ -36,10 +36,10 @@ def with_edge_distance(
         record: with labels over a grid, the centres of cells.
         model: the model.
         window: ranges of the grid's axes, by name.
-        held: values of what else is held, by name.
+        fixed: values of what else is held, by name.
         place: the model's coordinates (m, k) of values (m, d) along the axes, in their order in the
             record.
-        ends, codes: the ends that were met and the codes of the cells by them, −1 of none; by
+        ends, end_codes: the ends that were met and the codes of the cells by them, −1 of none; by
             default the record's labels.
 
     Returns:
@@ -51,10 +51,12 @@ def with_edge_distance(
     label = record["label"]
     names = [str(name) for name in label.dims]
     axes = [record[name].to_numpy() for name in names]
-    codes = _codes_of_basins(label) if codes is None else codes
-    search = Search(model, {name: window[name] for name in names}, held, place, ends, axes, codes)
+    end_codes = _codes_of_basins(label) if end_codes is None else end_codes
+    search = Search(
+        model, {name: window[name] for name in names}, fixed, place, ends, axes, end_codes
+    )
     mesh = np.meshgrid(*axes, indexing="ij")
-    search.nearest(np.stack([side.ravel() for side in mesh], axis=1), codes.ravel())
+    search.nearest(np.stack([side.ravel() for side in mesh], axis=1), end_codes.ravel())
     away = search.away.reshape(label.shape)
     return with_ends(record.assign(edge_distance=(names, away, edge_attributes(model, names))))
 
@@ -96,8 +98,8 @@ def add_edge_distance(record: xr.Dataset, model: Model) -> xr.Dataset:
         away = edge_distance(model, theta).distance.numpy().reshape(label.shape)
         found = record.assign(edge_distance=(dims, away, edge_attributes(model, names)))
         return with_ends(found)
-    held = {str(name): float(v) for name, v in record.coords.items() if not v.dims}
-    order = [*dims, *held]
+    fixed = {str(name): float(v) for name, v in record.coords.items() if not v.dims}
+    order = [*dims, *fixed]
     if not any({*order} == {*starts} for starts in model.plane.defaults.starts):
         raise InputError(f"edge distances need a scan of one model, not over {', '.join(dims)}")
     for name in dims:
@@ -105,20 +107,22 @@ def add_edge_distance(record: xr.Dataset, model: Model) -> xr.Dataset:
             raise InputError(f"edge distances need two or more cells along {name}")
 
     def place(points: Tensor) -> Tensor:
-        fixed = points.new_tensor([*held.values()]).expand(len(points), -1)
-        return to_model(model, order, torch.cat([points, fixed], dim=1))
+        rest = points.new_tensor([*fixed.values()]).expand(len(points), -1)
+        return to_model(model, order, torch.cat([points, rest], dim=1))
 
     ends = Ends(model)
     limits = np.stack([record[f"limit_{name}"].to_numpy().ravel() for name in names], axis=1)
     raw = _raw_labels(label).ravel()
-    codes = ends.codes(
+    end_codes = ends.codes(
         torch.from_numpy(raw),
         torch.from_numpy(limits),
         torch.from_numpy(record["limit_loss"].to_numpy().ravel()),
     ).numpy()
-    codes = np.where(np.isin(raw, (Label.UNRESOLVED, Label.SADDLE)), -1, codes)
+    end_codes = np.where(np.isin(raw, (Label.UNRESOLVED, Label.SADDLE)), -1, end_codes)
     window = {name: _window(record[name].to_numpy()) for name in dims}
-    return with_edge_distance(record, model, window, held, place, ends, codes.reshape(label.shape))
+    return with_edge_distance(
+        record, model, window, fixed, place, ends, end_codes.reshape(label.shape)
+    )
 
 
 def edge_of_scan(path: Path, model: Model) -> None:
@@ -175,8 +179,8 @@ def _codes_of_basins(label: xr.DataArray) -> np.ndarray:
     """The codes of ends, −1 of what is in no basin."""
     names = str(label.attrs["flag_meanings"]).split()
     none = [code for code, name in enumerate(names) if name.startswith(_NO_BASIN)]
-    codes = label.to_numpy().astype(int)
-    return np.where(np.isin(codes, none), -1, codes)
+    code = label.to_numpy().astype(int)
+    return np.where(np.isin(code, none), -1, code)
 
 
 def per_end(

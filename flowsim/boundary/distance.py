@@ -102,9 +102,9 @@ def edge_distance(model: Model, starts: Numbers, within: Mapping[str, Window] | 
             raise InputError(f"within takes LOW < HIGH of {', '.join(names)}, not {name}")
     free = [names.index(name) for name in window]
     theta = starts.reshape(-1, len(names))
-    held = [i for i in range(len(names)) if i not in free]
+    others = [i for i in range(len(names)) if i not in free]
     distance, nearest = torch.full((len(theta),), torch.nan).to(theta), theta * torch.nan
-    apart = torch.nn.functional.pad(theta[:, held], (0, 1))
+    apart = torch.nn.functional.pad(theta[:, others], (0, 1))
     slices, which = torch.unique(apart, dim=0, return_inverse=True)
     for i in range(len(slices)):
         rows = (which == i).nonzero()[:, 0]
@@ -115,7 +115,7 @@ def edge_distance(model: Model, starts: Numbers, within: Mapping[str, Window] | 
             lifted[:, free] = points
             return lifted
 
-        fixed = {names[j]: float(base[j]) for j in held}
+        fixed = {names[j]: float(base[j]) for j in others}
         search = Search(model, window, fixed, place)
         found = search.nearest(theta[rows][:, free].numpy())
         lifted = theta[rows].clone()
@@ -132,11 +132,11 @@ class Search:
     Args:
         model: the model.
         window: ranges of the coordinates that vary, by name.
-        held: values of the others, by name.
+        fixed: values of the others, by name.
         place: the model's coordinates (m, k) of values (m, d) of those that vary.
         ends: of the model, if some have been met; else new ones.
-        axes, codes: nodes that have been followed, by axis, and the codes of their ends; by default
-            a lattice is.
+        axes, end_codes: nodes that have been followed, by axis, and the codes of their ends; by
+            default a lattice is.
 
     Attributes:
         own: codes of the starts' ends, (n,).
@@ -144,11 +144,11 @@ class Search:
     """
 
     def __init__(
-        self, model: Model, window: Mapping[str, Window], held: Mapping[str, float],
+        self, model: Model, window: Mapping[str, Window], fixed: Mapping[str, float],
         place: Callable[[Tensor], Tensor], ends: Ends | None = None,
-        axes: Sequence[np.ndarray] | None = None, codes: np.ndarray | None = None,
+        axes: Sequence[np.ndarray] | None = None, end_codes: np.ndarray | None = None,
     ) -> None:  # fmt: skip
-        self.model, self.window, self.held, self.place = model, window, held, place
+        self.model, self.window, self.fixed, self.place = model, window, fixed, place
         self.ends, self.own = ends or Ends(model), np.zeros(0, int)
         self.batched = solver_of(model).batched
         sides = list(window.values())
@@ -158,8 +158,8 @@ class Search:
             self.axes = [np.concatenate([[low], values, [high]])
                          for (low, high), values in zip(sides, axes, strict=True)]  # fmt: skip
         else:
-            codes = None
-        self.known = codes
+            end_codes = None
+        self.known = end_codes
         self.cell = np.array([np.diff(values).max() for values in self.axes])
         self.exact = _EXACT * max(high - low for low, high in sides)
 
@@ -167,8 +167,8 @@ class Search:
         """Codes of the ends of points (m, d); −1 of those in no basin."""
         theta = self.place(torch.from_numpy(points))
         found = find_limits(self.model, theta, _RTOL if exact and self.batched else None)
-        codes = self.ends.codes(found.label, found.theta, found.loss).numpy()
-        return np.where(np.isin(found.label.numpy(), _NONE), -1, codes)
+        end_codes = self.ends.identify(found).numpy()
+        return np.where(np.isin(found.label.numpy(), _NONE), -1, end_codes)
 
     def nearest(self, starts: np.ndarray, own: np.ndarray | None = None) -> np.ndarray:
         """The nearest places with another end, (n, d); NaN where there is none.
@@ -179,9 +179,9 @@ class Search:
         """
         mesh = np.meshgrid(*self.axes, indexing="ij")
         nodes = np.stack([side.ravel() for side in mesh], axis=1)
-        codes = self._codes(nodes, mesh[0].shape)
+        end_codes = self._codes(nodes, mesh[0].shape)
         self.own = self.label(starts) if own is None else own
-        found = self._found(starts, nodes, codes)
+        found = self._found(starts, nodes, end_codes)
         self.away = np.linalg.norm(found - starts, axis=1)
         self.away[np.isnan(self.away) & (self.own > 0)] = np.inf
         return found
@@ -190,33 +190,33 @@ class Search:
         """The codes of the nodes, of which those inside the lattice may be known."""
         if self.known is None:
             return self.label(nodes, exact=False).reshape(shape)
-        codes = np.pad(self.known, 1)
+        end_codes = np.pad(self.known, 1)
         rim = np.pad(np.zeros(self.known.shape, bool), 1, constant_values=True)
-        codes[rim] = self.label(nodes[rim.ravel()], exact=False)
-        return codes
+        end_codes[rim] = self.label(nodes[rim.ravel()], exact=False)
+        return end_codes
 
-    def _found(self, starts: np.ndarray, nodes: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    def _found(self, starts: np.ndarray, nodes: np.ndarray, end_codes: np.ndarray) -> np.ndarray:
         """The nearest places, by curves in a plane, else by what nodes have other ends."""
         if len(self.axes) != 2:
-            return self._descended(starts, self._towards(starts, nodes, codes.ravel()))
+            return self._descended(starts, self._towards(starts, nodes, end_codes.ravel()))
         names = list(self.window)
-        edges = known_edges(self.model, self.window, self.held, self.label, names)
-        if edges and explains(edges, self.axes, codes):
+        edges = known_edges(self.model, self.window, self.fixed, self.label, names)
+        if edges and explains(edges, self.axes, end_codes):
             return nearest_on(edges, starts, self.own)
         # where levels are named, critical points form curves
         if {*self.model.coordinates} == {*names} and not self.ends.named:
             order = [self.model.coordinates.index(name) for name in names]
             edges = manifold_edges(self.model, self.window, self.label, order)
-            if explains(edges, self.axes, codes):
+            if explains(edges, self.axes, end_codes):
                 return nearest_on(edges, starts, self.own)
-        edges = bisected_edges(self.label, self.axes, codes, self.exact, self.batched)
+        edges = bisected_edges(self.label, self.axes, end_codes, self.exact, self.batched)
         return nearest_on(edges, starts, self.own)
 
-    def _towards(self, starts: np.ndarray, nodes: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    def _towards(self, starts: np.ndarray, nodes: np.ndarray, end_codes: np.ndarray) -> np.ndarray:
         """The nearest of the boundary points towards the nearest nodes with another end."""
         best = np.full(starts.shape, np.nan)
         for own in np.unique(self.own[self.own > 0]):
-            rows, others = self.own == own, nodes[(codes != own) & (codes > 0)]
+            rows, others = self.own == own, nodes[(end_codes != own) & (end_codes > 0)]
             if not len(others):
                 continue
             count = min(_NEAREST, len(others))
@@ -272,12 +272,12 @@ class Search:
         away = np.linalg.norm(place - start, axis=1)
         part = np.stack([1 - np.minimum(width / away, 0.5), 1 + width / away])
         ends = start + part[..., None] * (place - start)
-        codes = self.label(ends.reshape(-1, start.shape[1])).reshape(2, -1)
-        inside, outside = codes[0] == own, (codes[1] != own) & (codes[1] > 0)
+        end_codes = self.label(ends.reshape(-1, start.shape[1])).reshape(2, -1)
+        inside, outside = end_codes[0] == own, (end_codes[1] != own) & (end_codes[1] > 0)
         inner = np.where(inside[:, None], ends[0], start)
         outer = np.where(inside[:, None], ends[1], ends[0])
         crossed = self._ray(inner, outer, own)
-        there = (inside & outside) | (~inside & (codes[0] > 0))
+        there = (inside & outside) | (~inside & (end_codes[0] > 0))
         return np.where(there[:, None], crossed, np.nan)
 
     def _moved(
@@ -291,8 +291,10 @@ class Search:
         tangents = np.linalg.qr(frame)[0][:, :, 1:].transpose(2, 0, 1)
         beside = np.stack([place + sign * step[:, None] * tangents for sign in (1, -1)])
         inner, outer = (beside + sign * (step[:, None] * normal) for sign in (-1, 1))
-        codes = self.label(np.stack([inner, outer]).reshape(-1, d)).reshape(2, *beside.shape[:3])
-        crossed = (codes[0] == own) & (codes[1] != own) & (codes[1] > 0)
+        end_codes = self.label(np.stack([inner, outer]).reshape(-1, d)).reshape(
+            2, *beside.shape[:3]
+        )
+        crossed = (end_codes[0] == own) & (end_codes[1] != own) & (end_codes[1] > 0)
         owns = np.broadcast_to(own, crossed.shape)
         found = beside.copy()
         found[crossed] = self._ray(inner[crossed], outer[crossed], owns[crossed], _PROBE)

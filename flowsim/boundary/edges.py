@@ -60,19 +60,19 @@ def manifold_edges(
         return []
     beside = _BESIDE * float(np.linalg.norm([high - low for low, high in window.values()]))
     sides = [m.saddle + sign * beside * m.across for m in found for sign in (1, -1)]
-    codes = label(torch.stack(sides)[:, list(order)].numpy()).reshape(-1, 2)
+    end_codes = label(torch.stack(sides)[:, list(order)].numpy()).reshape(-1, 2)
     return [
         Edge(manifold.points[:, list(order)], np.broadcast_to(pair, (len(manifold.points), 2)))
-        for manifold, pair in zip(found, codes, strict=True)
+        for manifold, pair in zip(found, end_codes, strict=True)
         if pair[0] != pair[1] and (pair > 0).all()
     ]
 
 
-def explains(edges: Sequence[Edge], axes: Sequence[np.ndarray], codes: np.ndarray) -> bool:
+def explains(edges: Sequence[Edge], axes: Sequence[np.ndarray], end_codes: np.ndarray) -> bool:
     """Return whether curves pass all neighbouring nodes, (n, m), that have different ends."""
     nodes = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
     for axis in range(2):
-        one, other = (np.delete(codes, end, axis) for end in (-1, 0))
+        one, other = (np.delete(end_codes, end, axis) for end in (-1, 0))
         first, last = (np.delete(nodes, end, axis) for end in (-1, 0))
         crossed = (one != other) & (one > 0) & (other > 0)
         middle = (first[crossed] + last[crossed]) / 2
@@ -85,7 +85,7 @@ def explains(edges: Sequence[Edge], axes: Sequence[np.ndarray], codes: np.ndarra
 
 
 def known_edges(
-    model: Model, window: Mapping[str, Window], held: Mapping[str, float], label: Labels,
+    model: Model, window: Mapping[str, Window], fixed: Mapping[str, float], label: Labels,
     names: Sequence[str],
 ) -> list[Edge]:  # fmt: skip
     """The separatrices that a model knows in a window of its plane; none in other windows.
@@ -93,13 +93,13 @@ def known_edges(
     Args:
         model: any model.
         window: ranges of the two coordinates that vary, by name.
-        held: the others' values, by name.
+        fixed: the others' values, by name.
         label: codes of places whose columns are the coordinates ``names``.
         names: the two, in the order of the columns.
     """
     if len(model.coordinates) < 2 or {*names} != {model.plane.x, model.plane.y}:
         return []
-    curves = model.plane.curves(window, held, _SAMPLED, quick=True)
+    curves = model.plane.curves(window, fixed, _SAMPLED, quick=True)
     beside = _BESIDE * float(np.linalg.norm([high - low for low, high in window.values()]))
     found = []
     for curve in curves:
@@ -139,7 +139,7 @@ def _with_corners(points: np.ndarray) -> np.ndarray:
 
 
 def bisected_edges(
-    label: Labels, axes: Sequence[np.ndarray], codes: np.ndarray, exact: float,
+    label: Labels, axes: Sequence[np.ndarray], end_codes: np.ndarray, exact: float,
     batched: bool = False,
 ) -> list[Edge]:  # fmt: skip
     """The curves between nodes with different ends, through crossings found by bisection.
@@ -149,16 +149,16 @@ def bisected_edges(
 
     Args:
         label: codes of places (m, 2), not positive for no end.
-        axes: values of both coordinates at the nodes; ``codes``: theirs, in that order. Cells with
-            a corner of no end are left out.
+        axes: values of both coordinates at the nodes; ``end_codes``: theirs, in that order. Cells
+            with a corner of no end are left out.
         exact: the length of brackets that are halved no more.
         batched: whether labels of hundreds take about as long as those of a few. Then more are
             asked at once than are needed, and ways between points are parted less often, as beside
             a corner.
     """
-    lattice = Lattice(codes.shape, 0)
+    lattice = Lattice(end_codes.shape, 0)
     cells = lattice.cells(0)
-    around = codes.ravel()[lattice.corners(cells, 0)]
+    around = end_codes.ravel()[lattice.corners(cells, 0)]
     mixed = (around != around[:, :1]).any(axis=1) & (around > 0).all(axis=1)
     cells, around = cells[mixed], around[mixed]
     marched, numbers = [], [np.zeros(0, int)]
@@ -176,7 +176,7 @@ def bisected_edges(
         np.stack([v[lattice.places(row)[:, i]] for i, v in enumerate(axes)], axis=-1)
         for row in nodes
     )
-    ends = np.stack([codes.ravel()[row] for row in nodes], axis=1)
+    ends = np.stack([end_codes.ravel()[row] for row in nodes], axis=1)
     number = np.concatenate(numbers)
     rough = find_crossings(label, inner, outer, _ROUGH, ahead_of(len(inner), batched), ends[:, 0])
     points = rough.along(inner, outer)
@@ -276,9 +276,11 @@ def _refined(
                 break
             beside = width[rows, None] * normal[rows]
             sides = np.stack([guess[rows] + beside, guess[rows] - beside])
-            codes = label(sides.reshape(-1, 2)).reshape(2, -1)
+            end_codes = label(sides.reshape(-1, 2)).reshape(2, -1)
             for i in (0, 1):
-                pair = (np.stack([codes[i], codes[1 - i]], axis=1) == ends[at[rows]]).all(axis=1)
+                pair = (np.stack([end_codes[i], end_codes[1 - i]], axis=1) == ends[at[rows]]).all(
+                    axis=1
+                )
                 inner[rows[pair]], outer[rows[pair]] = sides[i, pair], sides[1 - i, pair]
         there = np.isfinite(inner[:, 0])
         off[at[~there]] = 0.0

@@ -242,7 +242,7 @@ def crossed_cells(lattice: Lattice, known: KnownLabels, on_nodes: dict[int, int]
     Args:
         lattice: the grids.
         known: evaluates nodes, and holds the labels of those known beforehand.
-        held: place, along some axes, of a plane that is to lie on nodes.
+        on_nodes: place, along some axes, of a plane that is to lie on nodes.
     """
     cells, crossed = lattice.cells(0), np.empty(0, dtype=np.int64)
     for level in range(lattice.levels + 1):
@@ -378,7 +378,7 @@ class Window:
         for low in range(0, len(places), _AT_ONCE):
             start = self.theta(places[low : low + _AT_ONCE])
             found = limits_by(self.model, start, options)
-            codes = self.ends.codes(found.label, found.theta, found.loss)
+            codes = self.ends.identify(found)
             label[low : low + _AT_ONCE] = codes.numpy()
         return label
 

@@ -1,8 +1,8 @@
 """Markov chains, hidden processes and priors, exactly."""
 
-from flowsim.door import front
+from flowsim.door import lazy_names
 
-__getattr__, __dir__, __all__ = front(
+__getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "DirichletPrior": "chains.priors",

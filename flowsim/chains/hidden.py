@@ -268,8 +268,8 @@ class HiddenMarkovProcess:
         return self._laws(self._filtered(symbols)[0])
 
     def _laws(self, beliefs: np.ndarray) -> np.ndarray:
-        laws: np.ndarray = beliefs[..., 1:, :] @ self._transitions.sum(2).T
-        return laws
+        predictions: np.ndarray = beliefs[..., 1:, :] @ self._transitions.sum(2).T
+        return predictions
 
     def sample(self, batch: int, length: int, generator: torch.Generator) -> HiddenSample:
         """Independent stationary sequences: hidden states, symbols, targets and predictions.

@@ -129,7 +129,7 @@ def write_figure(
     Raises:
         InputError: a record that no figure shows, or files that cannot be written.
     """
-    from flowsim.drawing.front import draw
+    from flowsim.drawing.any_record import draw
     from flowsim.drawing.style import save_figure
     from flowsim.portraits.summaries import summarize
     from flowsim.records.netcdf import store_record, write_together

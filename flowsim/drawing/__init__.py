@@ -1,8 +1,8 @@
 """Figures of records, one function a kind; ``flowsim.draw`` draws any."""
 
-from flowsim.door import front
+from flowsim.door import lazy_names
 
-__getattr__, __dir__, __all__ = front(
+__getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "draw_boundary": "drawing.boundary_lines",

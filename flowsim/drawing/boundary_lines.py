@@ -70,13 +70,13 @@ def draw_refined(record: xr.Dataset, ax: Any = None, **look: Unpack[Look]) -> An
     for axis, name in zip("xyz", names, strict=False):
         low, high = record[f"fine_{name}"].to_numpy()[[0, -1]]
         ax.set(**{f"{axis}label": name_of(record, name, f"fine_{name}"), f"{axis}lim": (low, high)})
-    return canvas.finish(_title(record, names), handles)
+    return canvas.complete(_title(record, names), handles)
 
 
 def _title(record: xr.Dataset, names: list[str]) -> list[str]:
     attrs = record.attrs
-    held = [c for c in attrs["coordinates"] if c not in names and c in record.coords]
-    words = [title_of(record), *(f"slice {symbol(c)} = {float(record[c]):g}" for c in held)]
+    fixed = [c for c in attrs["coordinates"] if c not in names and c in record.coords]
+    words = [title_of(record), *(f"slice {symbol(c)} = {float(record[c]):g}" for c in fixed)]
     lines = [", ".join(words) + ": basin boundary", *subtitle_of(record)]
     lines.append(
         f"{attrs['refine_evaluated']:,} starts instead of the {attrs['refine_full']:,} "

@@ -52,7 +52,7 @@ def draw_continuation(record: xr.Dataset, ax: Axes | None = None, **look: Unpack
     if ax is not None:
         handles = _draw_branches(record, ax, parameter)
         ax.set_xlabel(_words(parameter))
-        return canvas.finish([], handles)
+        return canvas.complete([], handles)
     above, below = canvas.figure.subplots(2, 1, sharex=True, height_ratios=[3.0, 1.6])
     handles = _draw_branches(record, above, parameter)
     handles += _draw_shares(record, below, above, parameter)
@@ -61,7 +61,7 @@ def draw_continuation(record: xr.Dataset, ax: Axes | None = None, **look: Unpack
     lines = [f"{title_of(record)}: critical points and basins over {_words(parameter)}"]
     left_out = record.attrs.get("left_out")
     said = [f"Not drawn: {left_out}"] if left_out else []
-    return canvas.finish([*lines, *subtitle_of(record), *said], handles)
+    return canvas.complete([*lines, *subtitle_of(record), *said], handles)
 
 
 def _words(parameter: str) -> str:

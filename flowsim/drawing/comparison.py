@@ -61,7 +61,7 @@ def draw_comparison(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[L
         canvas = Canvas(ax, 5.0, 4.5, look)
         draw_labels(record, canvas.axes(), "outcome")
         draw_disagreements(record, canvas.axes())
-        return canvas.finish(_title(record), [*_dots(record), differ])
+        return canvas.complete(_title(record), [*_dots(record), differ])
     canvas = Canvas(None, 12.0, 7.4, look)
     axes = canvas.figure.subplots(2, 3)
     draw_labels(record, axes[0, 0], "predicted")
@@ -78,7 +78,7 @@ def draw_comparison(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[L
         Line2D([], [], color=AGREE, label="runs as predicted: median, central 80 %"),
         Line2D([], [], color=DIFFER, linestyle="--", label="runs that end otherwise"),
     ]
-    return canvas.finish(_title(record), [*_dots(record), differ, *lines], columns=4)
+    return canvas.complete(_title(record), [*_dots(record), differ, *lines], columns=4)
 
 
 def draw_labels(record: xr.Dataset, ax: Axes, variable: str) -> None:

@@ -65,7 +65,7 @@ def draw_gaussian(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
         draw_probability(record, ax)
     chain = [line for line in subtitle_of(record) if not line.startswith("(")]  # no remarks
     lines = [f"{title_of(record)}, Gaussian starts", *_advice(record), *chain]
-    return canvas.finish(lines, ax.get_legend_handles_labels()[0], columns=1)
+    return canvas.complete(lines, ax.get_legend_handles_labels()[0], columns=1)
 
 
 def _advice(record: xr.Dataset) -> list[str]:
@@ -217,7 +217,7 @@ def draw_training(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
     ax.set(xlabel="step", ylabel="loss (nats)", xlim=(0, max(float(steps[-1]), 1.0)))
     ax.ticklabel_format(axis="y", useOffset=False)
     name_lines(ax, known, short=canvas.narrow)
-    return canvas.finish(_training_title(record), handles, columns=1)
+    return canvas.complete(_training_title(record), handles, columns=1)
 
 
 def _chains(record: xr.Dataset) -> list[tuple[float, ...]]:

@@ -24,7 +24,7 @@ from flowsim.drawing.style import (
     symbol,
     title_of,
 )
-from flowsim.records.attributes import axes_of, held_of, most_frequent
+from flowsim.records.attributes import axes_of, fixed_of, most_frequent
 
 
 def draw_noise(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
@@ -63,7 +63,7 @@ def _draw_plane(record: xr.Dataset, canvas: Canvas) -> Any:
     warmth = float(record["temperature"][0])
     lines = [f"Noise of temperature {warmth:g} for the time {record.attrs['time']:g}: "
              f"{percent(round(1e6 * float(leaves.mean())), 10**6)} end elsewhere"]  # fmt: skip
-    return canvas.finish([*lines, *_about(record)], handles)
+    return canvas.complete([*lines, *_about(record)], handles)
 
 
 def _outline() -> Any:
@@ -90,9 +90,9 @@ def _draw_curves(record: xr.Dataset, canvas: Canvas) -> Any:
            ylim=(-0.02, 1.02))  # fmt: skip
     lines = [f"Noise for the time {record.attrs['time']:g}, with 95 % Wilson intervals",
              *([f"{len(others)} more ends are not drawn"] if others else [])]  # fmt: skip
-    return canvas.finish([*lines, *_about(record)], ax.get_legend_handles_labels()[0])
+    return canvas.complete([*lines, *_about(record)], ax.get_legend_handles_labels()[0])
 
 
 def _about(record: xr.Dataset) -> list[str]:
-    held = [f"{symbol(name)} = {value:g}" for name, value in held_of(record.attrs).items()]
-    return [", ".join([title_of(record), *held]), *subtitle_of(record)]
+    fixed = [f"{symbol(name)} = {value:g}" for name, value in fixed_of(record.attrs).items()]
+    return [", ".join([title_of(record), *fixed]), *subtitle_of(record)]

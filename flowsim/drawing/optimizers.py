@@ -55,4 +55,4 @@ def draw_optimizers(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[L
     canvas.figure.colorbar(image, cax=bar, ticks=range(most + 1))
     agree = percent(int((record["elsewhere"] == 0).sum()), record["elsewhere"].size)
     lines = [title_of(record), f"{agree} of the window ends alike, whatever follows it"]
-    return canvas.finish(lines, list(handles.values()), columns=3)
+    return canvas.complete(lines, list(handles.values()), columns=3)

@@ -51,7 +51,7 @@ from flowsim.drawing.style import (
     wrapped,
 )
 from flowsim.errors import InputError
-from flowsim.records.attributes import axes_of, end_names, held_of, most_frequent
+from flowsim.records.attributes import axes_of, end_names, fixed_of, most_frequent
 
 #: Cells a side up to which hatching follows their edges, and beyond it their centres.
 _WHOLE_CELLS = 512
@@ -119,7 +119,7 @@ def draw_portrait(
     'feed-forward weight $w$'
     """
     canvas = Canvas(ax, 7.0, 5.9, look)
-    return canvas.finish(_title(record), draw_layers(record, canvas.axes(), energy))
+    return canvas.complete(_title(record), draw_layers(record, canvas.axes(), energy))
 
 
 def draw_models_side_by_side(
@@ -156,7 +156,7 @@ def draw_models_side_by_side(
     first = [text for text in dict.fromkeys(basins) if text in handles]
     order = [*first, *(text for text in handles if text not in first)]
     lines = data if one_chain else []
-    return canvas.finish(lines, [handles[text] for text in order], columns=3)
+    return canvas.complete(lines, [handles[text] for text in order], columns=3)
 
 
 def draw_layers(record: xr.Dataset, ax: Axes, energy: bool = False) -> list[Any]:
@@ -394,11 +394,11 @@ def _draw_paths(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Any]:
 def _title(record: xr.Dataset, with_data: bool = True) -> list[str]:
     """Shares of the window; the model on its data; what else has to be known of it."""
     a, total = record.attrs, record["label"].size
-    held = [f"starts at {symbol(name)} = {value:g}" for name, value in held_of(a).items()]
+    fixed = [f"starts at {symbol(name)} = {value:g}" for name, value in fixed_of(a).items()]
     data = subtitle_of(record) if with_data else []
     if "optimizer" in a:
         lifted = ["starts lifted from the plane"] * ("open_share" in record)
-        about = ", ".join([title_of(record), *held, *lifted])
+        about = ", ".join([title_of(record), *fixed, *lifted])
         return [optimizer_caption(record), *_learned(record), about, *data]
     names, verbs = meanings(record["label"]), VERB_PHRASES | _ends_said(record)
     counts = {name: int(a[f"cells_{name}"]) for name in (*names[1:], names[0])}
@@ -409,7 +409,7 @@ def _title(record: xr.Dataset, with_data: bool = True) -> list[str]:
         shares.append(f"{rest} {_to_others(others)}")
     each = 2 if sum(map(len, shares[:2])) <= 66 else 1
     rows = [", ".join(shares[i : i + each]) for i in range(0, len(shares), each)]
-    message, about = [f"Of the window {rows[0]}", *rows[1:]], ", ".join([title_of(record), *held])
+    message, about = [f"Of the window {rows[0]}", *rows[1:]], ", ".join([title_of(record), *fixed])
     lines = [*message, about, *data] if with_data else [about, *message]
     if "share_differs" in a:
         share = percent(int(a["cells_differ"]), total)

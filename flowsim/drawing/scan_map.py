@@ -126,7 +126,7 @@ def _draw_map(record: xr.Dataset, canvas: Canvas, up: str, across: str) -> Any:
             ax.plot(*ends, color="#555555", linewidth=3.0)
             ax.plot(*ends, color="#ffffff", linestyle="--")
             handles += [Line2D([], [], color="#555555", linestyle="--", label="$p + q$ = 1")]
-    return canvas.finish(_title(record), handles)
+    return canvas.complete(_title(record), handles)
 
 
 def _draw_curve(record: xr.Dataset, canvas: Canvas, varied: str) -> Any:
@@ -147,7 +147,7 @@ def _draw_curve(record: xr.Dataset, canvas: Canvas, varied: str) -> Any:
     ax.set(xlabel=name_of(record, varied), ylabel="share of the starts", ylim=(-0.02, 1.02))
     lines = _title(record) + ["with 95 % Wilson intervals"] * drawn
     lines += [f"{len(others)} more ends are not drawn"] if others else []
-    return canvas.finish(lines, ax.get_legend_handles_labels()[0])
+    return canvas.complete(lines, ax.get_legend_handles_labels()[0])
 
 
 def _draw_points(record: xr.Dataset, canvas: Canvas, show: str) -> Any:
@@ -175,7 +175,7 @@ def _draw_points(record: xr.Dataset, canvas: Canvas, show: str) -> Any:
     handles = basin_dots(named, basin_names(record))
     if others:
         handles += [Line2D([], [], linestyle="none", label=f"{len(others)} more ends")]
-    return canvas.finish(_title(record), handles)
+    return canvas.complete(_title(record), handles)
 
 
 def _draw_times(
@@ -233,7 +233,7 @@ def _draw_slices(record: xr.Dataset, ax: Axes | None, show: str, look: Look) -> 
     if norm is not None and canvas.narrow:
         canvas.figure.set_figheight(height + 1)  # for the bar below
     _add_bar(record, canvas, norm, list(panels.flat), "bottom" if canvas.narrow else "right")
-    return canvas.finish(_title(record), list(handles.values()))
+    return canvas.complete(_title(record), list(handles.values()))
 
 
 def _add_bar(
@@ -251,7 +251,7 @@ def _draw_grid(record: xr.Dataset, canvas: Canvas, show: str) -> Any:
     norm = _time_norm(record) if show != "label" else None
     handles = _draw_cells(record, ax, *_directions(record, check_grid(record)), norm)
     _add_bar(record, canvas, norm, [ax])
-    return canvas.finish(_title(record), handles)
+    return canvas.complete(_title(record), handles)
 
 
 def _directions(record: xr.Dataset, dims: list[str]) -> tuple[str, str]:

@@ -61,13 +61,13 @@ def draw_phase_space(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[
     beside = ax is None and "near_label" in record and not (look.get("width") or 9) < 5
     canvas = Canvas(ax, *((11.5, 4.4) if beside else (7.5, 5.6)), look)
     if not beside:
-        return canvas.finish(_title(record), draw_space(record, canvas.axes(projection="3d")))
+        return canvas.complete(_title(record), draw_space(record, canvas.axes(projection="3d")))
     left, right = canvas.figure.subplots(1, 2, subplot_kw={"projection": "3d"})
     handles = draw_space(record, left)
     draw_space(record, right, "near")
     for panel, where in ((left, "whole window"), (right, "window around the origin")):
         panel.set_title(where, fontsize="medium", y=0.98)
-    return canvas.finish(_title(record), handles, columns=3)
+    return canvas.complete(_title(record), handles, columns=3)
 
 
 def draw_space(record: xr.Dataset, ax: Any, family: str = "orbit") -> list[Artist]:

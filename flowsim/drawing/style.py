@@ -413,7 +413,7 @@ class Canvas:
             self.ax = self.figure.add_subplot(**options)
         return self.ax
 
-    def finish(self, lines: Iterable[str], handles: Sequence[Any], columns: int = 2) -> Any:
+    def complete(self, lines: Iterable[str], handles: Sequence[Any], columns: int = 2) -> Any:
         """Place the title and the legend, as wide as the figure allows, and reserve their space.
 
         Args:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from flowsim.drawing.front import draw
+from flowsim.drawing.any_record import draw
 from flowsim.drawing.overlay import with_paths
 from flowsim.drawing.style import save_figure
 from flowsim.explorer.layers import ends_of, levels
@@ -221,7 +221,7 @@ def explored_record(
         record.attrs["trained"] = "; ".join(_run_words(run) for run in runs if run.curve)
     if view.cloud is not None:
         *_, found = [None, *cloud_shares(view, stop)]
-        if found is None or len(found.label) < found.drawn:
+        if found is None or len(found.label) < found.wanted:
             raise Stopped
         for name, places in ((view.y, found.y), (view.x, found.x)):
             record[f"cloud_{name}"] = ("draw", places)

@@ -51,12 +51,12 @@ class Cells:
 
     Attributes:
         label: integers, axes (y, x), codes of ``ends_of`` or ``UNKNOWN``.
-        how: "closed form", "flow", or "" while nothing is known.
+        decided_by: "closed form", "flow", or "" while nothing is known.
         final: whether these are the finest that the page computes.
     """
 
     label: np.ndarray
-    how: str
+    decided_by: str
     final: bool = False
 
     def shares(self, names: Sequence[str]) -> dict[str, float]:
@@ -84,7 +84,7 @@ class KnownEnds:
         self.named, self.names = self._ends.named, self._ends.names
         self.captions: dict[str, str] = {}
 
-    def codes(self, limits: Limits) -> np.ndarray:
+    def identify(self, limits: Limits) -> np.ndarray:
         """The code of every limit, (n,)."""
         ends = self._ends
         with self._lock:
@@ -92,11 +92,11 @@ class KnownEnds:
                 plane = ends.model.plane
                 x, y = (cell_centres(*plane.window[name], _LOOK) for name in (plane.x, plane.y))
                 first = find_limits(ends.model, theta_on_grid(plane, x, y, {}).flatten(0, 1))
-                ends.codes(first.label, first.theta, first.loss)
-            codes: np.ndarray = ends.codes(limits.label, limits.theta, limits.loss).numpy()
+                ends.identify(first)
+            found: np.ndarray = ends.identify(limits).numpy()
             self.captions = {x.name: x.caption(ends.model.coordinates) for x in ends.found}
             self.names = ends.names
-            return codes
+            return found
 
 
 @lru_cache(maxsize=64)
@@ -131,7 +131,7 @@ def cells_at_once(view: View) -> Cells:
     if view.at_once:
         y, x = centres(view, CELLS_AT_ONCE)
         theta = theta_on_grid(model.plane, x, y, view.fixed_values).flatten(0, 1)
-        label = ends_of(view).codes(find_limits(model, theta))
+        label = ends_of(view).identify(find_limits(model, theta))
         return Cells(label.reshape(CELLS_AT_ONCE, CELLS_AT_ONCE), "flow")
     return Cells(np.full((2, 2), UNKNOWN, np.int8), "")
 
@@ -177,7 +177,7 @@ def followed(view: View, y: np.ndarray, x: np.ndarray, stop: Stop) -> np.ndarray
         if stop():
             raise Stopped
         began = perf_counter()
-        parts.append(ends.codes(find_limits(model, rows[done : done + count])))
+        parts.append(ends.identify(find_limits(model, rows[done : done + count])))
         done += count
         took = max(perf_counter() - began, 1e-6)
         count = count if together else max(1, min(int(count * min(_SLICE / took, 8.0)), 8192))

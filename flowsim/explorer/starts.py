@@ -77,7 +77,7 @@ def follow_start(view: View, start: Start, stop: Stop = lambda: False) -> Orbit:
     theta = theta_at(model.plane, x, y, view.fixed_values)
     limits = find_limits(model, theta)
     label, ends = Label(int(limits.label[0])), ends_of(view)
-    code = int(ends.codes(limits)[0])  # before the names, which it may add to
+    code = int(ends.identify(limits)[0])  # before the names, which it may add to
     kind = ends.names[code]
     times, rows = _to_its_end(view, theta, limits)
     finite = rows.isfinite().all(dim=-1)
@@ -123,9 +123,9 @@ def _beside(view: View, end: Tensor) -> dict[str, tuple[float, float]]:
 
 
 def _path(model: Model, times: Tensor, rows: Tensor) -> Path:
-    at, holds = model.plane.project(rows), model.plane.holds
-    others = dict(zip(holds, at[:, 2:].T.numpy(), strict=False))
-    others |= {n: rows[:, i].numpy() for i, n in enumerate(model.coordinates) if n in holds}
+    at, fixable = model.plane.project(rows), model.plane.fixable
+    others = dict(zip(fixable, at[:, 2:].T.numpy(), strict=False))
+    others |= {n: rows[:, i].numpy() for i, n in enumerate(model.coordinates) if n in fixable}
     measure = getattr(model, "logit_gap", None)
     gap = measure(rows) if callable(measure) else torch.full_like(times, torch.nan)
     y, x = at[:, 0].numpy(), at[:, 1].numpy()
@@ -187,13 +187,13 @@ class CloudShare:
 
     Attributes:
         y, x, label: of every start that was followed, shape (n,); labels are codes of ends.
-        drawn: starts of the cloud in all.
+        wanted: starts of the cloud in all.
     """
 
     y: np.ndarray
     x: np.ndarray
     label: np.ndarray
-    drawn: int
+    wanted: int
 
     def share(self, label: int) -> tuple[float, float, float]:
         """The share with that code among those that were followed, and its Wilson interval."""
@@ -220,5 +220,5 @@ def cloud_shares(view: View, stop: Stop = lambda: False) -> Iterator[CloudShare]
     for part in rows.split(len(rows) if quick else _AT_ONCE):
         if stop():
             return
-        label = np.append(label, ends.codes(find_limits(model, part)))
+        label = np.append(label, ends.identify(find_limits(model, part)))
         yield CloudShare(y[: len(label)], x[: len(label)], label, len(y))

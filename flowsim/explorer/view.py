@@ -91,10 +91,10 @@ class View:
 
     def __post_init__(self) -> None:
         for name, value in self.spec.options.items():
-            if (shown := self.spec.parameters[name].shown) is not None:
+            if (shown := self.spec.parameters[name].slider) is not None:
                 within(name, value, *shown)
         plane = self.model.plane
-        for other in plane.holds if self.trainable else ():
+        for other in plane.fixable if self.trainable else ():
             if other not in HELD:  # where no full training can begin
                 raise InputError(
                     f"the explorer holds {', '.join(HELD)} beside its planes, and the "
@@ -184,15 +184,15 @@ class View:
     @property
     def has_slice(self) -> bool:
         """Return whether the plane is a slice of a model with an attention coordinate a."""
-        return "a" in self.model.plane.holds
+        return "a" in self.model.plane.fixable
 
     @property
     def slice_name(self) -> str | None:
         """The coordinate beside the plane that the page has a slider for: a, or a user's first."""
         if self.has_slice:
             return "a"
-        holds = self.model.plane.holds
-        return holds[0] if holds and not self.trainable else None
+        fixable = self.model.plane.fixable
+        return fixable[0] if fixable and not self.trainable else None
 
     def on_chain(self, p: float, q: float) -> View:
         """The same on another chain, with those of p and q that the model has."""
@@ -248,11 +248,11 @@ class View:
 
     def zoomed(self, factor: float) -> View:
         """The window's middle, so many times smaller along both axes, as far as bounds allow."""
-        sides: list[float] = []
+        corners: list[float] = []
         for low, high in (self.window[:2], self.window[2:]):
             middle, half = (low + high) / 2, (high - low) / 2 / factor
-            sides += [max(middle - half, -FARTHEST), min(middle + half, FARTHEST)]
-        return replace(self, window=Window(*sides))
+            corners += [max(middle - half, -FARTHEST), min(middle + half, FARTHEST)]
+        return replace(self, window=Window(*corners))
 
 
 @lru_cache(maxsize=64)

@@ -22,9 +22,9 @@ from torch import Tensor
 from flowsim.flow.batch import padded_indices, times_to_fraction
 from flowsim.flow.chart import Chart
 from flowsim.flow.growth import Growth
-from flowsim.flow.kinks import rest_on_kinks
 from flowsim.flow.labelling import EndStates
 from flowsim.flow.near_saddles import displace, resolve_near_saddles
+from flowsim.flow.nonsmooth_minima import rest_on_kinks
 from flowsim.flow.options import Limits, Steps
 from flowsim.flow.recurrence import FIRST, Returns, spirals
 from flowsim.flow.return_codes import (
@@ -46,20 +46,20 @@ from flowsim.flow.return_codes import (
 from flowsim.flow.tableau import GAMMA, ORDER, STAGES
 from flowsim.flow.tableau import A as _A
 from flowsim.flow.tableau import C as _C
-from flowsim.interface import Levels, Model, SolverDefaults
+from flowsim.interface import EndLosses, Model, SolverDefaults
 from flowsim.labels import Status
 from flowsim.landscape.stability import rounded, without_dust
 
 #: Rows followed at once, times k²: on a CPU, whose caches they should not leave, and on a GPU.
 _SQUARES, _SQUARES_ON_GPU = 2**18, 2**22
-#: A row is at rest at this part of its highest speed (of a model with levels at this speed), and at
-#: what this part of its coordinates changes in its speed.
+#: A row is at rest at this part of its highest speed (of a model with end losses at this speed),
+#: and at what this part of its coordinates changes in its speed.
 _STATIONARY, _ROUNDING = 1e-12, 1e-15
 #: Where the slowest rate beside a model's bad minima is below this, the speed at rest is smaller by
 #: the square of their ratio.
 _SLOWEST = 1e-2
-#: The rest of its way is then at most this part of the way it came (of a model with levels, and of
-#: logarithms, of 1 + |y|), along directions that are stiffer than the second of the stiffest.
+#: The rest of its way is then at most this part of the way it came (of a model with end losses, and
+#: of logarithms, of 1 + |y|), along directions that are stiffer than the second of the stiffest.
 _SHORT, _FLAT = 1e-6, 1e-9
 #: Others are slower than this times (its rate)² where a coordinate falls to zero, or move within
 #: rounding by less than the second times its rate; log|θᵢ| where its plane has to attract; what
@@ -143,7 +143,7 @@ class BatchState:
             the model names. Errors are measured by it, so that no unit of coordinates matters, nor
             where they are 0; small starts are followed as exactly as others.
         fastest: their highest speed so far, (m,).
-        far, late: |y| and the time beyond which a row has diverged.
+        far, max_time: |y| and the time beyond which a row has diverged.
         stuck: which rows can be followed no further.
         short: how many steps were very short beside 1/|∂(dy/dt)/∂y|: on a kink many are.
     """
@@ -162,7 +162,7 @@ class BatchState:
     way: Tensor
     fastest: Tensor
     far: Tensor
-    late: Tensor
+    max_time: Tensor
     stuck: Tensor
     short: Tensor
 
@@ -184,11 +184,11 @@ class BatchState:
         size = torch.where(chart.logarithmic, 1.0, y.abs()).amax(1)
         unit = torch.where(size > 0, size, 1.0) / rows.field.abs().amax(1)
         steep = rows.jacobian.abs().amax((1, 2))
-        rows.h, rows.late = torch.minimum(0.1 * unit, 1 / steep), _FOR_EVER * unit
+        rows.h, rows.max_time = torch.minimum(0.1 * unit, 1 / steep), _FOR_EVER * unit
         rows._bound_by_growth()
         return rows
 
-    def some(self, which: Tensor | slice) -> BatchState:
+    def select(self, which: Tensor | slice) -> BatchState:
         """Some of the rows, as a state of their own."""
         parts = (getattr(self, f.name)[which] for f in fields(self)[3:])
         return BatchState(self.model, self.steps, self.chart.rows(which), *parts)
@@ -200,7 +200,7 @@ class BatchState:
         chart = Chart.joined([part.chart for part in parts])
         columns = (torch.cat([getattr(part, name) for part in parts]) for name in names)
         whole = cls(one.model, one.steps, chart, *columns)
-        return whole.some(padded_indices(torch.ones_like(whole.index, dtype=torch.bool)))
+        return whole.select(padded_indices(torch.ones_like(whole.index, dtype=torch.bool)))
 
     def _way_to(self, y: Tensor) -> Tensor:
         """The longest way so far, and on to y."""
@@ -214,9 +214,9 @@ class BatchState:
         seen, speed = self.chart.seen, self.field.abs()
         return speed if seen is None else torch.where(seen, self.theta.abs() * speed, speed)
 
-    def still(self, levels: Levels | None) -> Tensor:
-        """The speed below which rows of a model with these levels may be at rest, (m,)."""
-        return _STATIONARY * (self.fastest if levels is None else torch.ones_like(self.fastest))
+    def still(self, end_losses: EndLosses | None) -> Tensor:
+        """The speed below which rows of a model with these end losses may be at rest, (m,)."""
+        return _STATIONARY * (self.fastest if end_losses is None else torch.ones_like(self.fastest))
 
     def size(self) -> Tensor:
         """|y|, (m, k), but of no coordinate that has fallen to zero more than that.
@@ -330,7 +330,7 @@ class BatchState:
         pushed = torch.where(self.chart.logarithmic, theta * ahead, ahead)
         return (self.model.gradient(theta) * pushed).sum(1)
 
-    def land(self, low: Tensor, high: Tensor, wanted: Tensor) -> Tensor:
+    def locate_event(self, low: Tensor, high: Tensor, wanted: Tensor) -> Tensor:
         """Lengths of steps that end on the losses ``wanted``, which lie between two lengths.
 
         By false position, where an end of the bracket that stays counts half (Illinois).
@@ -454,7 +454,7 @@ def any_paths(model: Model, rows: Tensor, times: Tensor, steps: Steps) -> Tensor
         stays = (written < len(times)) & ~state.stuck & (state.short <= _CREEPING_LONG)
         if not bool(stays.all()):
             kept = padded_indices(stays)
-            written, state = written[kept], state.some(kept)
+            written, state = written[kept], state.select(kept)
     return path
 
 
@@ -465,23 +465,23 @@ def any_times(model: Model, rows: Tensor, wanted_loss: Tensor, steps: Steps) -> 
     for _ in range(steps.most):
         if not len(state.index):
             break
-        before = state.some(slice(None))
+        before = state.select(slice(None))
         moved = state.advance(state.h)
         low, high = before.passes(state, wanted_loss[state.index])
         below = moved & high.isfinite()
         if bool(below.any()):
-            crossed.append(before.some(below))
+            crossed.append(before.select(below))
             brackets.append(torch.stack([low, high], 1)[below])
         rests = (state.field.abs() <= 10.0 * _noise(state)).all(1)
         rests &= (state.field.abs() <= before.field.abs()).all(1)  # or it leaves a saddle
-        rests |= state.time > state.late
+        rests |= state.time > state.max_time
         stays = ~below & ~state.stuck & ~rests & (state.short <= _CREEPING_LONG)
         if not bool(stays.all()):
-            state = state.some(padded_indices(stays))
+            state = state.select(padded_indices(stays))
     if crossed:
         last, (low, high) = BatchState.joined(crossed), torch.cat(brackets).unbind(1)
         kept = padded_indices(torch.ones_like(low, dtype=torch.bool))
-        length = last.land(low[kept], high[kept], wanted_loss[last.index])
+        length = last.locate_event(low[kept], high[kept], wanted_loss[last.index])
         found[last.index] = last.time + length
     return found
 
@@ -527,15 +527,15 @@ class RosenbrockSolver:
 
 def follow(model: Model, start: Tensor, steps: Steps, zero: Tensor | None = None) -> EndStates:
     """The end states of rows (n, k), followed once; ``zero`` (n, k) as of ``Chart``."""
-    levels, state = model.levels(), BatchState.at(model, start, steps, zero)
+    end_losses, state = model.end_losses(), BatchState.at(model, start, steps, zero)
     theta, why = start.clone(), torch.full_like(start[:, 0], NOT_FINITE, dtype=torch.long)
-    attempts, closest = torch.zeros_like(why), torch.full_like(start[:, 0], torch.inf)
+    attempts, saddle_distance = torch.zeros_like(why), torch.full_like(start[:, 0], torch.inf)
     revives = torch.zeros_like(why, dtype=torch.bool)
     # the least speed met; how near the row was to a critical point then, at its nearest, and at the
     # nearest that it left again
     slow = _speed(state)
     near = nearest = passed = torch.full_like(slow, torch.inf)
-    growth = Growth(start) if levels is None else None
+    growth = Growth(start) if end_losses is None else None
     drifts = torch.zeros_like(why)  # for how many steps rows were slow, and yet not at rest
     # the flow of a loss cannot come back
     circles = _Circles(model, state, start, steps.most) if _is_field(model) else None
@@ -546,9 +546,9 @@ def follow(model: Model, start: Tensor, steps: Steps, zero: Tensor | None = None
         looks = drifts[state.index] == 0
         if growth is not None:
             looks |= growth.due[state.index]
-        reason, falls = _verdict(state, levels, attempt == 0, looks)
+        reason, falls = _termination(state, end_losses, attempt == 0, looks)
         drifting = (reason == _DRIFTING_ROW) | (~looks & (reason == GOING))
-        speed, still = state.velocity().amax(1), state.still(levels)
+        speed, still = state.velocity().amax(1), state.still(end_losses)
         moves = speed > 10 * still
         drifts[state.index] = torch.where(moves, 0, drifts[state.index] + drifting.long())
         ends = drifting & (drifts[state.index] > _DRIFTING)
@@ -571,29 +571,29 @@ def follow(model: Model, start: Tensor, steps: Steps, zero: Tensor | None = None
         given_up &= reason == GOING
         reason = torch.where(given_up, OUT_OF_STEPS, reason)
         done = reason != GOING
-        if levels is not None:
+        if end_losses is not None:
             left = (reason == OUT_OF_STEPS) | (reason == DIVERGED)
             if bool(left.any()):
-                reason[left & levels.reached(levels.above(model, state.theta))] = MINIMA
+                reason[left & end_losses.reached(end_losses.above(model, state.theta))] = MINIMA
         if bool(done.any()):
             index, trapped = state.index[done], reason[done] == TRAPPED
             if growth is not None:
-                last = state.some(done & (reason == NOT_FINITE))
+                last = state.select(done & (reason == NOT_FINITE))
                 growth.stuck(model, last.index, last.theta, last.time)
             why[index], attempts[index] = reason[done], attempt
-            revives[index] = state.some(done).revives()
+            revives[index] = state.select(done).revives()
             theta[index] = torch.where(falls[done], 0.0, state.theta[done])
-            closest[index] = torch.where(trapped, nearest[done], passed[done])
+            saddle_distance[index] = torch.where(trapped, nearest[done], passed[done])
             stays = padded_indices(~done)
-            state = state.some(stays)
+            state = state.select(stays)
             slow, near, nearest, passed = (x[stays] for x in (slow, near, nearest, passed))
         if not len(state.index):
             break
         state.advance(state.h)
         if growth is not None:
-            growth.note(model, state.index, state.theta, state.time)
+            growth.record(model, state.index, state.theta, state.time)
         if circles is not None:
-            circles.note(attempt + 1, state)
+            circles.record(attempt + 1, state)
         speed, steep = _speed(state), state.jacobian.abs().amax((1, 2))
         distance = speed / steep / state.scale()
         passed = torch.where(speed > _PASSED * slow, torch.minimum(passed, near), passed)
@@ -606,7 +606,7 @@ def follow(model: Model, start: Tensor, steps: Steps, zero: Tensor | None = None
     if circles is not None:
         turns = (why == SPIRALS) | (why == INFINITY)
         theta = torch.where(turns.unsqueeze(1), circles.sink, theta)
-    states = _states(model, levels, start, theta, why, attempts, closest)
+    states = _states(model, end_losses, start, theta, why, attempts, saddle_distance)
     if growth is not None:
         growth.send_to_infinity(model, states, drifts > _DRIFTING)
     if circles is not None:
@@ -615,8 +615,8 @@ def follow(model: Model, start: Tensor, steps: Steps, zero: Tensor | None = None
 
 
 def _is_field(model: Model) -> bool:
-    """Return whether a model without levels is no gradient flow."""
-    return model.levels() is None and type(model).field is not Model.field
+    """Return whether a model without end losses is no gradient flow."""
+    return model.end_losses() is None and type(model).field is not Model.field
 
 
 class _Circles:
@@ -645,13 +645,13 @@ class _Circles:
         reason = torch.where(going & self.leaves[index], INFINITY, reason)
         return torch.where(going & self.sink[index].isfinite().all(1), SPIRALS, reason)
 
-    def note(self, attempt: int, state: BatchState) -> None:
+    def record(self, attempt: int, state: BatchState) -> None:
         """Take the rows to where they are after so many steps."""
         index, returns = state.index, self.returns
         if attempt % FIRST == 0 and attempt > FIRST:
             centre = state.chart.to_theta(returns.centre(index))
-            late = attempt >= _OUTWARD and (attempt // FIRST).bit_count() == 1
-            for outward in (False, True)[: 1 + late]:
+            due = attempt >= _OUTWARD and (attempt // FIRST).bit_count() == 1
+            for outward in (False, True)[: 1 + due]:
                 found, sink = spirals(self.model, centre, state.theta, self._fine, outward)
                 self.sink[index[found]] = sink[found]
                 self.leaves[index[found]] = outward
@@ -665,7 +665,7 @@ class _Circles:
                 self.period[rows] = returns.closed(rows, self.turns[rows], chart, fines)
                 self.turns[rows] = 0
         motion = state.y, state.field, _curve(state)
-        returned = returns.note(attempt, index, motion, state.theta, state.time)
+        returned = returns.record(attempt, index, motion, state.theta, state.time)
         if bool(returned.any()):
             seem = torch.where(returned, returns.near(index), 0)
             self.turns[index] = torch.where(seem > 0, seem, self.turns[index])
@@ -702,44 +702,46 @@ def _speed(rows: BatchState) -> Tensor:
     return rows.field.abs().amax(1)
 
 
-def _verdict(
-    rows: BatchState, levels: Levels | None, first: bool, looks: Tensor
+def _termination(
+    rows: BatchState, end_losses: EndLosses | None, first: bool, looks: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Why rows stop, (m,), GOING for those that do not; and which coordinates are zero then."""
     size, why = rows.size(), torch.full_like(rows.index, GOING)
     speed = rows.field.abs()
     noise = _noise(rows)
     falls = _falling(rows, noise)
-    if levels is not None and levels.difference > 0 and bool(falls.any()):
+    if end_losses is not None and end_losses.difference > 0 and bool(falls.any()):
         # what creeps towards the least loss is not trapped, whatever falls beside
-        above = levels.above(rows.model, rows.theta)
-        falls &= (above > 0.01 * levels.difference).unsqueeze(1)
+        above = end_losses.above(rows.model, rows.theta)
+        falls &= (above > 0.01 * end_losses.difference).unsqueeze(1)
     why[falls.any(1)] = TRAPPED
     unit = 1.0 if rows.chart.seen is None else torch.where(rows.chart.seen, rows.theta.abs(), 1.0)
-    quiet = (rows.velocity() <= rows.still(levels).unsqueeze(1) + unit * noise).all(1)
-    if levels is not None and levels.degenerate:
-        why[levels.reached(levels.above(rows.model, rows.theta))] = MINIMA
+    quiet = (rows.velocity() <= rows.still(end_losses).unsqueeze(1) + unit * noise).all(1)
+    if end_losses is not None and end_losses.degenerate:
+        why[end_losses.reached(end_losses.above(rows.model, rows.theta))] = MINIMA
     index, seen = (quiet & (why == GOING)).nonzero()[:, 0], rows.chart.seen
     if len(index) and seen is not None:
         index = padded_indices(quiet & (why == GOING))
     if len(index):
         theta, field, jacobian = (x[index] for x in (rows.theta, rows.field, rows.jacobian))
-        grows = rows.some(index).revives()
+        grows = rows.select(index).revives()
         if seen is not None:
             field, jacobian = rows.model.field(theta), rows.model.jacobian(theta)
         length, known = 1.0 + size[index].amax(1), 0.0 * speed[index, 0]
-        if levels is None:
+        if end_losses is None:
             own = ~rows.named()[index].any(1)
             length = torch.where(own, rows.way[index], length)
             known = torch.where(own, _ROUNDING * size[index].amax(1), known)
         rest = _is_short(field, jacobian, length, known)
         rest &= ~grows & ~_leaves(field, jacobian, theta)
-        if levels is not None:
+        if end_losses is not None:
             # next to the least loss rows move as slowly as the square of the slowest rate
-            allowed = rows.still(levels)[index] * min(1.0, (levels.speed or 1.0) / _SLOWEST) ** 2
+            allowed = (
+                rows.still(end_losses)[index] * min(1.0, (end_losses.speed or 1.0) / _SLOWEST) ** 2
+            )
             fast = rows.velocity()[index] > allowed.unsqueeze(1) + (unit * noise)[index]
             rest &= ~fast.any(1)
-            rest |= levels.reached(levels.above(rows.model, rows.theta[index]))
+            rest |= end_losses.reached(end_losses.above(rows.model, rows.theta[index]))
         elif bool(rest.any()):
             tried = (rest & looks[index]).nonzero()[:, 0]
             rest &= looks[index]
@@ -750,7 +752,7 @@ def _verdict(
             rest[tried] = _stays(moves, place, field[tried], jacobian[tried])
             why[index[tried]] = torch.where(rest[tried], GOING, _DRIFTING_ROW)
         why[index[rest]] = REST
-    far = (size.amax(1) > rows.far) | (rows.time > rows.late)
+    far = (size.amax(1) > rows.far) | (rows.time > rows.max_time)
     goes = (why == GOING) | (why == _DRIFTING_ROW)
     why[goes & far] = DIVERGED
     why[goes & rows.stuck & ~far] = NOT_FINITE
@@ -846,26 +848,29 @@ def _leaves(field: Tensor, jacobian: Tensor, theta: Tensor) -> Tensor:
 
 def _states(
     model: Model,
-    levels: Levels | None,
+    end_losses: EndLosses | None,
     start: Tensor,
     theta: Tensor,
     why: Tensor,
     attempts: Tensor,
-    closest: Tensor,
+    saddle_distance: Tensor,
 ) -> EndStates:
-    """The end states of rows that stopped at ``theta``, having passed saddles at ``closest``."""
+    """The end states of rows that stopped at ``theta``, by their distance from saddles."""
     status = torch.full_like(why, Status.CONVERGED, dtype=torch.int8)
     for code, value in _STATUS.items():
         status[why == code] = value
     finite = padded_indices(theta.isfinite().all(1))
-    loss, speed = torch.full_like(closest, torch.nan), torch.full_like(closest, torch.nan)
+    loss, speed = (
+        torch.full_like(saddle_distance, torch.nan),
+        torch.full_like(saddle_distance, torch.nan),
+    )
     loss[finite] = model.loss(theta[finite])
     metric = theta.new_tensor(model.metric)
     speed[finite] = (model.field(theta[finite]) * metric).norm(dim=1)
     speed[why == TRAPPED] = 0.0
     ended = (why == TRAPPED) | (why == REST) | (why == MINIMA)
-    near = torch.where(ended & (closest < _DOUBTFUL), NEAR, FAR)
+    near = torch.where(ended & (saddle_distance < _DOUBTFUL), NEAR, FAR)
     states = EndStates.of(theta, why, status, loss, speed, 1 + _EVALUATIONS * attempts, near)
     way = (theta - start).abs().amax(1)
-    states.reach = torch.where(way > 0, way, _size(theta))
+    states.radius = torch.where(way > 0, way, _size(theta))
     return states

@@ -62,16 +62,16 @@ class Growth:
         self.due = torch.zeros_like(start[:, 0], dtype=torch.bool)
         self.escapes, self.blown = self.due.clone(), torch.zeros_like(start, dtype=torch.bool)
 
-    def note(self, model: Model, index: Tensor, theta: Tensor, time: Tensor) -> None:
+    def record(self, model: Model, index: Tensor, theta: Tensor, time: Tensor) -> None:
         """Take rows of these numbers to where and when they are now."""
         sense = (theta - self.last[index]).sign()
         turns = sense * self.sense[index] < 0
         self.turned[index] = torch.where(turns, time.unsqueeze(1), self.turned[index])
         self.sense[index] = torch.where(sense == 0, self.sense[index], sense)
         self.last[index] = theta
-        due = self.time.note(index, theta, time, time)
+        due = self.time.record(index, theta, time, time)
         self.due[index] = due
-        self.far.note(index, theta, time, (theta - self.start[index]).abs().amax(1))
+        self.far.record(index, theta, time, (theta - self.start[index]).abs().amax(1))
         if bool(due.any()):
             rows = index[due]
             grown = self.time.theta[rows, -4:].sub(self.start[rows, None]).abs().amax(2)
@@ -248,7 +248,7 @@ class _Notes:
         self.time, self.first = self.measure.clone(), torch.zeros_like(start[:, 0])
         self.theta = torch.full_like(start[:, None], torch.nan).repeat(1, _NOTES, 1)
 
-    def note(self, index: Tensor, theta: Tensor, time: Tensor, measure: Tensor) -> Tensor:
+    def record(self, index: Tensor, theta: Tensor, time: Tensor, measure: Tensor) -> Tensor:
         """Note the rows whose measure has grown tenfold; which did, of those given."""
         due = ~(measure < 10 * self.measure[index, -1]) & (measure > 0)
         if bool(due.any()):

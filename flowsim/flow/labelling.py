@@ -60,7 +60,7 @@ class EndStates(Columns):
         status, loss, gradient_norm, evaluations, kinks, sliding_time, period: as of ``Limits``.
         near: how near a saddle it passed: FAR, IF_CHANGED or NEAR of ``flow.return_codes``.
         neighbours: what starts displaced a little said: NOT_ASKED, AGREE or DIFFER.
-        reach: how far it came, in units of which curvatures are looked at; 0 where no model asks.
+        radius: how far it came, in units of which curvatures are looked at; 0 where no model asks.
     """
 
     theta: Tensor
@@ -71,7 +71,7 @@ class EndStates(Columns):
     evaluations: Tensor
     near: Tensor
     neighbours: Tensor
-    reach: Tensor
+    radius: Tensor
     kinks: Tensor
     sliding_time: Tensor
     period: Tensor
@@ -119,7 +119,7 @@ def label_ends(model: Model, ends: EndStates, by: Rule | None = None) -> Limits:
     >>> flowsim.flow.label_ends(model, ends).label.tolist()
     [1, 2]
     """
-    levels, why = model.levels(), ends.why
+    end_losses, why = model.end_losses(), ends.why
     label = torch.full_like(ends.status, Label.UNRESOLVED)
     rule = torch.full_like(label, Rule.NONE)
     for reason in why.unique().tolist():
@@ -129,14 +129,14 @@ def label_ends(model: Model, ends: EndStates, by: Rule | None = None) -> Limits:
         elif reason in (CRITICAL, REST):
             theta, rests = ends.theta[here], reason == REST
             label[here] = classify_critical(
-                model, theta, rests, ends.reach[here] if rests else None
+                model, theta, rests, ends.radius[here] if rests else None
             )
             rule[here] = Rule.CAME_TO_REST if rests else Rule.CRITICAL_START
-    if levels is not None:
-        if levels.degenerate:  # what attracts, or repels, is itself a set of global minima
+    if end_losses is not None:
+        if end_losses.degenerate:  # what attracts, or repels, is itself a set of global minima
             label[(why == TRAPPED) | (why == AT_SADDLES)] = Label.GLOBAL_MINIMUM
         known = why == KNOWN_END
-        label[known & (ends.loss <= levels.best)] = Label.GLOBAL_MINIMUM
+        label[known & (ends.loss <= end_losses.best)] = Label.GLOBAL_MINIMUM
         rule[known & ends.theta.isinf().any(1)] = Rule.DRIFTS
         rule[(why == REST) & (label == Label.GLOBAL_MINIMUM)] = Rule.REACHED_MINIMA
     label[ends.neighbours == DIFFER] = Label.UNRESOLVED

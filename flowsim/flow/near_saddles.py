@@ -73,8 +73,8 @@ def resolve_near_saddles(
         displaced = neighbours_of(model, centre[near], size)
         neighbours = label_ends(model, follow(displaced.flatten(0, 1), again))
         ends = Ends(model)
-        own = ends.codes(limits.label, limits.theta, limits.loss)[near]
-        labels = ends.codes(neighbours.label, neighbours.theta, neighbours.loss)
+        own = ends.identify(limits)[near]
+        labels = ends.identify(neighbours)
         labels = labels.reshape(displaced.shape[:2])
         same = labels == own
         contradicted = (~same & (labels != Label.UNRESOLVED)).any(dim=0)
@@ -82,5 +82,5 @@ def resolve_near_saddles(
         found.neighbours[near] = torch.where(agree, AGREE, DIFFER).to(found.neighbours)
         found.evaluations[near] += neighbours.evaluations.reshape(labels.shape).sum(dim=0)
     found.evaluations += states.evaluations[doubtful]
-    states.put(doubtful, found)
+    states.store(doubtful, found)
     return states

@@ -131,7 +131,7 @@ class Columns:
         """The rows of a mask of the leading shape, (n,)."""
         return self._each(lambda column: column[which])
 
-    def put(self: _Some, which: Tensor, other: _Some) -> None:
+    def store(self: _Some, which: Tensor, other: _Some) -> None:
         """Replace those of a mask, (n,), by others."""
         for f in fields(cast(Any, self)):
             getattr(self, f.name)[which] = getattr(other, f.name)

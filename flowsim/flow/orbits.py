@@ -158,7 +158,7 @@ def drawn_orbits(
     """Orbits until this part of their excess loss is left, each at times of its own.
 
     Half of the times are evenly spaced, half in their logarithm. An orbit whose loss never settles
-    is shown for twenty times the inverse of the rate of its levels. An orbit that comes back is
+    is shown for twenty times the inverse of the rate of its end losses. An orbit that comes back is
     shown for two of its periods, at even times.
 
     Returns:
@@ -169,7 +169,7 @@ def drawn_orbits(
     few, rtol = batched and not bool(returns.any()), rtol or (_COARSER if batched else 1e-10)
     count = _FEWER if few else _TIMES
     horizon = 1.15 * settling_times(model, start, left, rtol, limits)
-    rate = 1.0 if (levels := model.levels()) is None else levels.rate
+    rate = 1.0 if (end_losses := model.end_losses()) is None else end_losses.rate
     horizon = torch.where(horizon.isfinite() & (horizon > 0), horizon, 20 / rate)
     early = torch.logspace(-5, 0, count // 2, dtype=torch.float64)
     even = torch.linspace(0, 1, count // 2, dtype=torch.float64)
@@ -189,7 +189,7 @@ def hitting_times(
 ) -> Any:
     """Physical time until it is learned: ``settling_times`` of starts that reach the global minima.
 
-    A model that names no levels counts starts that reach any minimum, or infinity.
+    A model that names no end losses counts starts that reach any minimum, or infinity.
 
     Args:
         model, theta0, fraction, rtol, limits: as of ``settling_times``.
@@ -211,7 +211,7 @@ def hitting_times(
 
 def learned_labels(model: Model) -> tuple[Label, ...]:
     """The labels of limits at which it is learned."""
-    if model.levels() is not None:
+    if model.end_losses() is not None:
         return (Label.GLOBAL_MINIMUM,)
     return (Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM, Label.INFINITY)
 

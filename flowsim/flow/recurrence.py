@@ -68,7 +68,7 @@ class Returns:
         edge = torch.full_like(y[:, None], torch.inf).repeat(1, _PIECES, 1)
         self.pieces = torch.stack([edge, -edge])
 
-    def note(self, attempt: int, index: Tensor, motion: tuple[Tensor, Tensor, Tensor],
+    def record(self, attempt: int, index: Tensor, motion: tuple[Tensor, Tensor, Tensor],
              theta: Tensor, time: Tensor) -> Tensor:  # fmt: skip
         """Take rows (m,) to where they are now: y, dy/dt and d²y/dt², and θ; which returned."""
         y, field, curve = motion

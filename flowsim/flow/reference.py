@@ -331,13 +331,13 @@ def _follow_in_time(
 
 def _settled(model: Model, theta: Tensor) -> int:
     """Why a row, (1, k), may stop, by its loss, or its gradient and curvature; else GOING."""
-    levels, scale = model.levels(), 1.0
-    if levels is not None:
-        if levels.label_of_point is not None:
-            return int(_REASON[levels.label_of_point(theta).long()])
-        scale = levels.difference
-        if float(levels.above(model, theta)) <= (
-            1e-15 if levels.degenerate else _AT_MINIMA * scale
+    end_losses, scale = model.end_losses(), 1.0
+    if end_losses is not None:
+        if end_losses.label_of_point is not None:
+            return int(_REASON[end_losses.label_of_point(theta).long()])
+        scale = end_losses.difference
+        if float(end_losses.above(model, theta)) <= (
+            1e-15 if end_losses.degenerate else _AT_MINIMA * scale
         ):
             return MINIMA
     if float(model.gradient(theta).norm()) < _AT_REST * scale:
@@ -474,8 +474,10 @@ def confirm(
         if len(again):
             tight = _TIGHTER * default_rtol(model)
             found[again] = _codes(model, ends, rows[again], tight, 1e-13, None)
-    levels = model.levels()
-    if levels is not None and levels.degenerate:  # one loss: what decides by it contradicts nobody
+    end_losses = model.end_losses()
+    if (
+        end_losses is not None and end_losses.degenerate
+    ):  # one loss: what decides by it contradicts nobody
         found[found != own] = Label.UNRESOLVED
     undecided = int((found == Label.UNRESOLVED).sum())
     agree = int((found == own).sum())
@@ -499,4 +501,4 @@ def _codes(
     if ends is None or ends.named:
         return cast(Tensor, reference_labels(model, rows, rtol, atol, progress))
     limits = reference_limits(model, rows, rtol, atol, progress)
-    return ends.codes(limits.label, limits.theta, limits.loss)
+    return ends.identify(limits)

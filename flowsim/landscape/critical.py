@@ -52,50 +52,50 @@ def _curvatures(model: Model, theta: Tensor) -> Tensor:
 
 
 def classify_critical(
-    model: Model, theta: Tensor, decisive: bool = False, reach: Tensor | None = None
+    model: Model, theta: Tensor, decisive: bool = False, radius: Tensor | None = None
 ) -> Tensor:
     """The kind of a critical point: what the model says, or else by its loss and curvature.
 
     The best loss: global minimum. A negative curvature: saddle. None negative and one positive:
     local minimum (minima here are curves and planes, flat along themselves). All zero: a point
     between minima and maxima of a critical plane, a saddle. Where float64 cannot tell the best loss
-    from the trap's, the answer is unresolved. A model without levels has no global minima, and the
-    flow beside its critical points says what they are: see ``stability``.
+    from the trap's, the answer is unresolved. A model without end losses has no global minima, and
+    the flow beside its critical points says what they are: see ``stability``.
 
     Args:
         model: any model.
         theta: critical points, shape (n, k).
         decisive: the points are critical only within an integrator's error: a curvature must be
             a thousandth of the largest to count, and a flat point is unresolved.
-        reach: of a model without levels, see ``stability``.
+        radius: of a model without end losses, see ``stability``.
 
     Returns:
         ``Label`` values, int8, shape (n,).
     """
-    levels = model.levels()
-    if levels is None:
-        return stability(model, theta, decisive, reach)
-    known = None if levels.classify is None else levels.classify(theta, decisive)
+    end_losses = model.end_losses()
+    if end_losses is None:
+        return stability(model, theta, decisive, radius)
+    known = None if end_losses.classify is None else end_losses.classify(theta, decisive)
     if known is not None:
         return known
     values = _curvatures(model, theta)
     largest = values.abs().amax(dim=-1)
     # the flow leaves saddles as slowly as the slowest rate, and in a plane as its square; where
     # there are no curvatures, rounding leaves some of 1e-16 of the slowest rate
-    least = largest.clamp(max=levels.speed**2 if decisive else levels.speed)
-    zero = (1e-3 if decisive else 1e-9) * least + 1e-15 * largest + 1e-14 * levels.speed
+    least = largest.clamp(max=end_losses.speed**2 if decisive else end_losses.speed)
+    zero = (1e-3 if decisive else 1e-9) * least + 1e-15 * largest + 1e-14 * end_losses.speed
     local = (values[:, 0] >= -zero) & (values[:, -1] > zero)
     label = torch.where(local, Label.LOCAL_MINIMUM, Label.SADDLE)
-    excess = levels.above(model, theta)
+    excess = end_losses.above(model, theta)
     if decisive:
         # next to p + q = 1 rounding hides the curvatures that decide; away from it, those of
         # weights that have run away hide nothing
         seen = zero > 1e-13 * largest.clamp(min=1.0, max=1e3)
         label = torch.where((largest > zero) & seen, label, Label.UNRESOLVED)
         # what creeps towards the least loss is at no other minimum
-        creeps = (label == Label.LOCAL_MINIMUM) & (excess <= 0.01 * levels.difference)
+        creeps = (label == Label.LOCAL_MINIMUM) & (excess <= 0.01 * end_losses.difference)
         label = torch.where(creeps, Label.UNRESOLVED, label)
-    label = torch.where(levels.reached(excess), Label.GLOBAL_MINIMUM, label)
+    label = torch.where(end_losses.reached(excess), Label.GLOBAL_MINIMUM, label)
     return label.to(torch.int8)
 
 
@@ -107,7 +107,7 @@ class CriticalSearch:
         starts: how many starts there were, and ``half_width`` of the box they filled.
         on_plane, global_minima: how many ended in the critical plane e = 0, if there is one, and
             at a global minimum: the lowest point found, if the model knows no
-            levels.
+            end losses.
         not_found: how many ended where ‖∇L‖ is not below 1e-10.
         theta: the points that are neither, one of each kind, shape (m, k); see ``loss`` (nats)
             and ``curvature`` (eigenvalues, ascending, shape (m, k)).
@@ -171,13 +171,13 @@ def search_critical_points(
     curves = plane.curves(dict.fromkeys((plane.x, plane.y), (-1.0, 1.0)), {})
     if not any(len(curve.x) > 1 and not np.asarray(curve.y).any() for curve in curves):
         on_plane &= False  # it is no line of critical points
-    levels = model.levels()
-    if levels is None:
+    end_losses = model.end_losses()
+    if end_losses is None:
         loss = model.loss(theta)
         best = float(loss[still].min()) if still.any() else 0.0
         is_global = still & ~on_plane & (loss - best < 1e-9)
     else:
-        is_global = still & ~on_plane & levels.reached(levels.above(model, theta))
+        is_global = still & ~on_plane & end_losses.reached(end_losses.above(model, theta))
     others = theta[still & ~on_plane & ~is_global]
     distinct: list[Tensor] = []
     for candidate in others:

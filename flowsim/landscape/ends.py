@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -72,7 +73,7 @@ class End:
         loss: at the end; at infinity the limit of the loss, NaN if it has none.
         theta: a point of it, shape (k,); ±∞ in coordinates that grow without bound, NaN in those
             that go back and forth further and further.
-        flat: 0 of a point, else the dimension of a connected set of such ends.
+        dimension: 0 of a point, else of a connected set of such ends.
         name: the kind and a number, by which records call it.
         rounding: losses within it of 0 are called 0.
 
@@ -86,7 +87,7 @@ class End:
     kind: str
     loss: float
     theta: Tensor
-    flat: int = 0
+    dimension: int = 0
     name: str = ""
     rounding: float = 0.0
 
@@ -105,10 +106,10 @@ class End:
             return f"to infinity: {', '.join(far)}{loss if self.loss == self.loss else ''}"
         if self.kind not in ("minimum", "saddle"):
             return self.kind.replace("_", " ")
-        if not self.flat:
+        if not self.dimension:
             return f"{self.kind} {number} (loss {_number(self.loss, self.rounding)})"
         several = "minima" if self.kind == "minimum" else "saddles"
-        shape = _SETS.get(self.flat, f"a set of dimension {self.flat}")
+        shape = _SETS.get(self.dimension, f"a set of dimension {self.dimension}")
         return f"{several} {number}, {shape} (loss {_number(self.loss, self.rounding)})"
 
 
@@ -136,10 +137,18 @@ def _jumps(model: Model, theta: Tensor) -> bool:
     return not bool(slower[0].any()) and bool(slower[1].all())
 
 
+class Labelled(Protocol):
+    """Limits of starts, (n,) or (n, k), such as ``Limits`` and ``Trained``."""
+
+    label: Tensor
+    theta: Tensor
+    loss: Tensor
+
+
 class Ends:
     """The ends of a model's orbits, by the codes that records give them.
 
-    A model with ``levels`` has these as labels. For another one ends are found: limits are
+    A model with ``end_losses`` has these as labels. For another one ends are found: limits are
     polished by Newton's method; two are one end unless the field between them is faster than at
     both; a connected curve or surface of critical points is one end, and two points are on the same
     one if points between them, projected onto it, leave no gap, or steps along it lead from one to
@@ -157,14 +166,14 @@ class Ends:
     >>> well = flowsim.from_loss(lambda x, y: (x**2 - 1) ** 2 + y**2 + 0.2 * x, "well")
     >>> limits = flowsim.find_limits(well, torch.tensor([[-1.0, 0.5], [1.0, 0.5]]))
     >>> ends = flowsim.landscape.Ends(well)
-    >>> ends.codes(limits.label, limits.theta, limits.loss), ends.names
+    >>> ends.identify(limits), ends.names
     (tensor([1, 2], dtype=torch.int32), ['unresolved', 'minimum_1', 'minimum_2'])
     """
 
     def __init__(self, model: Model) -> None:
         self.model, self.found = model, list[End]()
         self._flow = model
-        self.named = model.levels() is not None
+        self.named = model.end_losses() is not None
         self._members: list[Tensor] = []
         self._rounding = 0.0
 
@@ -187,6 +196,10 @@ class Ends:
             "numbered by loss",
             "end_names": json.dumps(named, ensure_ascii=False),
         }
+
+    def identify(self, limits: Labelled) -> Tensor:
+        """The code of each limit's end, (n,), 0 for none; see ``codes``."""
+        return self.codes(limits.label, limits.theta, limits.loss)
 
     def codes(self, label: Tensor, theta: Tensor, loss: Tensor) -> Tensor:
         """Index of each limit's end, (n,), by labels, places (n, k) and losses; 0 for none.
@@ -226,7 +239,7 @@ class Ends:
         elif numbers:
             for number in numbers:
                 codes[(codes == 0) & self._alike(number, theta, loss)] = number + 1
-        sets = [number for number in numbers if critical and self.found[number].flat]
+        sets = [number for number in numbers if critical and self.found[number].dimension]
         for walks in (False, True):
             for number in sets:
                 left = (codes == 0).nonzero()[:, 0]
@@ -235,12 +248,12 @@ class Ends:
             left = (codes == 0).nonzero()[:, 0]
             number, i = len(self.found), int(left[0])
             name = _named(kind, sum(end.kind == kind for end in self.found) + 1)
-            flat = self._dimension(theta[i]) if critical else 0
-            self.found.append(End(kind, float(loss[i]), theta[i], flat, name, self._rounding))
+            dimension = self._dimension(theta[i]) if critical else 0
+            self.found.append(End(kind, float(loss[i]), theta[i], dimension, name, self._rounding))
             self._members.append(theta[i : i + 1])
             if critical:
                 joins = self._same(theta[left], theta[i].expand(len(left), -1), kind == "minimum")
-                if flat:
+                if dimension:
                     rest = (~joins).nonzero()[:, 0]
                     joins[rest] = self._connected(number, theta[left[rest]], walks=True)
             else:

@@ -30,7 +30,7 @@ _AGREE, _JUMP = 3, 0.1
 _EDGE, _FADED = 60, 1e-200
 
 
-def stability(model: Model, theta: Tensor, decisive: bool, reach: Tensor | None = None) -> Tensor:
+def stability(model: Model, theta: Tensor, decisive: bool, radius: Tensor | None = None) -> Tensor:
     """Labels of critical points by the flow near them, int8 (n,).
 
     A rate of growth: saddle. A rate that is zero with a rotation: a centre, unresolved. All rates
@@ -44,7 +44,7 @@ def stability(model: Model, theta: Tensor, decisive: bool, reach: Tensor | None 
         model: any model.
         theta: critical points, shape (n, k).
         decisive: the points are critical only within an integrator's error.
-        reach: how far from each point to look at most, (n,); by default the size of its
+        radius: how far from each point to look at most, (n,); by default the size of its
             coordinates.
     """
     jacobian = model.jacobian(theta).nan_to_num()
@@ -56,10 +56,10 @@ def stability(model: Model, theta: Tensor, decisive: bool, reach: Tensor | None 
     label = torch.full_like(theta[:, 0], Label.LOCAL_MINIMUM, dtype=torch.int8)
     flat = (still.any(1) & ~grows & ~turns).nonzero()[:, 0]
     if len(flat):
-        if reach is None:
+        if radius is None:
             size = theta.abs().amax(1)
-            reach = torch.where(size > 0, size, 1.0)
-        leaves = _leaves(model, theta[flat], jacobian[flat], zero[flat], reach[flat])
+            radius = torch.where(size > 0, size, 1.0)
+        leaves = _leaves(model, theta[flat], jacobian[flat], zero[flat], radius[flat])
         label[flat[leaves]] = Label.SADDLE
         if type(model).field is not Model.field:
             lines = (torch.linalg.svdvals(jacobian[flat]) <= zero[flat]).sum(1) > 1
@@ -102,17 +102,17 @@ def _fades(model: Model, theta: Tensor, jacobian: Tensor) -> Tensor:
     return fades
 
 
-def _leaves(model: Model, theta: Tensor, jacobian: Tensor, zero: Tensor, reach: Tensor) -> Tensor:
+def _leaves(model: Model, theta: Tensor, jacobian: Tensor, zero: Tensor, radius: Tensor) -> Tensor:
     """Mask of points (m, k) that the flow leaves along a direction without a rate, (m,)."""
     distances = 0.5 ** torch.arange(1, _DISTANCES + 1).to(theta)
     near = distances[_FIRST : _FIRST + 1]
-    flat, velocity, noise, _ = _along(model, theta, jacobian, zero, reach, near)
+    flat, velocity, noise, _ = _along(model, theta, jacobian, zero, radius, near)
     leaves = torch.zeros_like(flat[:, 0])
     tried = (flat & (velocity.abs() > _RESOLVED * noise)[..., 0].any(0)).any(1).nonzero()[:, 0]
     if not len(tried):
         return leaves
-    theta, jacobian, zero, reach = theta[tried], jacobian[tried], zero[tried], reach[tried]
-    flat, velocity, noise, own = _along(model, theta, jacobian, zero, reach, distances)
+    theta, jacobian, zero, radius = theta[tried], jacobian[tried], zero[tried], radius[tried]
+    flat, velocity, noise, own = _along(model, theta, jacobian, zero, radius, distances)
     counts = velocity.abs() > torch.maximum(_RESOLVED * noise, _BEYOND_ERROR * own)
     # the smallest distances come last: the first so many that count, from there
     count = counts.flip(-1).long().cumsum(-1)
@@ -129,7 +129,7 @@ def _leaves(model: Model, theta: Tensor, jacobian: Tensor, zero: Tensor, reach: 
 
 
 def _along(
-    model: Model, theta: Tensor, jacobian: Tensor, zero: Tensor, reach: Tensor, distances: Tensor
+    model: Model, theta: Tensor, jacobian: Tensor, zero: Tensor, radius: Tensor, distances: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Mask of directions (m, j) that are flat; on both sides, at so many distances, the velocity
     outwards and what rounding may change in it, (2, m, j, d); and the velocity's size at the
@@ -147,7 +147,7 @@ def _along(
     flat = torch.cat([flat, (some.sum(1) > 1)[:, None].expand(-1, 2)], 1)
     m, k = theta.shape
     sides = theta.new_tensor([1.0, -1.0]).view(2, 1, 1, 1)
-    step = sides * distances * reach.view(1, m, 1, 1)  # (2, m, 1, d)
+    step = sides * distances * radius.view(1, m, 1, 1)  # (2, m, 1, d)
     shape = (2, m, k + 2, len(distances))
     place = (theta[:, None, None] + step[..., None] * right[:, :, None]).reshape(-1, k)
     matrix = inverse[None, :, None, None].expand(*shape, k, k).reshape(-1, k, k)

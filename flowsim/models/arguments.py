@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from flowsim.chains.seen import SeenChain
     from flowsim.interface import Model
 
-LENGTH = Parameter(8, "positions", shown=(1, 64))
+LENGTH = Parameter(8, "positions", slider=(1, 64))
 BIAS = Parameter("optimal", "optimal, or dynamic: a coordinate")
 
 
@@ -52,8 +52,8 @@ class OnBinaryChain(Arguments):
 
     of_chain: ClassVar[tuple[str, ...]] = ("p", "q")
 
-    p: float = Parameter(0.5, "chance of 1 after 0", required=True, shown=(0.001, 0.999)).field()
-    q: float = Parameter(0.8, "chance of 0 after 1", required=True, shown=(0.001, 0.999)).field()
+    p: float = Parameter(0.5, "chance of 1 after 0", required=True, slider=(0.001, 0.999)).field()
+    q: float = Parameter(0.8, "chance of 0 after 1", required=True, slider=(0.001, 0.999)).field()
 
     def chain(self) -> BinaryChain:
         return BinaryChain(self.p, self.q)

@@ -1,4 +1,4 @@
-"""Common parts of models of one Markov chain: their levels, and the plane (w, e)."""
+"""Common parts of models of one Markov chain: their end losses, and the plane (w, e)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flowsim.chain import BinaryChain
 from flowsim.chains.seen import SeenChain
 from flowsim.curves import Curve
 from flowsim.errors import InputError
-from flowsim.interface import Integral, Levels, Plane, RecordedModel, difference_above, theta_at
+from flowsim.interface import EndLosses, Integral, Plane, RecordedModel, difference_above, theta_at
 from flowsim.labels import CriticalPoint
 from flowsim.markov import GapChain
 from flowsim.models.canonical.basins import minima_curve
@@ -143,11 +143,11 @@ class OnChain(RecordedModel):
     def plane(self) -> Plane:
         return ChainPlane(self)
 
-    def levels(self) -> Levels:
+    def end_losses(self) -> EndLosses:
         chain: GapChain = self.chain
         law, lam = chain.stationary, float(chain.second_eigenvalue)
         best, trap, spread = chain.entropy_rate, chain.stationary_entropy, law[0] * law[-1]
-        return Levels(
+        return EndLosses(
             best, trap, chain.mutual_information, spread * abs(lam), spread * max(abs(lam), 0.1),
             self.excess, self.basin, self.classify, integral=self.integral,
         )  # fmt: skip
@@ -248,7 +248,7 @@ class ChainPlane(Plane):
             theta[..., -1] = self.model.optimal_bias(theta)
         return theta
 
-    def mirrored(self, held: Mapping[str, float]) -> bool:
+    def mirrored(self, fixed: Mapping[str, float]) -> bool:
         return True
 
     def curves(
@@ -262,7 +262,7 @@ class ChainPlane(Plane):
         both = (1, -1) if self.mirrored(fixed) else (1,)
         for kind, graph, of in (("separatrix", self.separatrix, self.separatrix_of),
                                 ("global minima", self.minima, "")):  # fmt: skip
-            x, y = sampled(partial(graph, held=fixed), window[self.x], window[self.y], points)
+            x, y = sampled(partial(graph, fixed=fixed), window[self.x], window[self.y], points)
             if y.isfinite().any():
                 found += [Curve(kind, x, sign * y, of) for sign in both]
         return (
@@ -290,16 +290,16 @@ class ChainPlane(Plane):
             found.append(Curve("global minima", torch.full_like(y, at), y))
         return [*found, *(Curve("saddle", at[None], torch.zeros_like(at[None])) for at in saddles)]
 
-    def separatrix(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+    def separatrix(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
         """The e ≥ 0 of the basins' boundary above each w, in closed form; NaN where none is."""
         return torch.full_like(x, torch.nan)
 
-    def minima(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+    def minima(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
         """The canonical model's curves, which hold without attention and without a fixed bias."""
-        flat = "b" not in held and not held.get("a")
+        flat = "b" not in fixed and not fixed.get("a")
         return minima_curve(self.model.chain, x) if flat else torch.full_like(x, torch.nan)
 
-    def line(self, x: Tensor, held: Mapping[str, float]) -> Tensor | None:
+    def line(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor | None:
         """The kinds of the points (w, 0), by the sign of the curvature in e; None if the bias is
         held, with which they move.
 
@@ -307,31 +307,31 @@ class ChainPlane(Plane):
         attention its sign is that of −λC(w, a), and C = 0 is the saddle curve
         (docs/derivations/06.md).
         """
-        if "b" in held:
+        if "b" in fixed:
             return None
         eigenvalue, law = self.model.chain.second_eigenvalue, self.model.chain.stationary
         if eigenvalue == 0:
             return torch.full_like(x, CriticalPoint.GLOBAL_MINIMUM, dtype=torch.int8)
-        curvature = self.curvature(x, held)
+        curvature = self.curvature(x, fixed)
         flat = curvature.abs() < 1e-10 * law[0] * law[-1] * abs(eigenvalue)
         return torch.where(flat, 0.0, torch.sign(curvature)).to(torch.int8)
 
-    def saddles(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+    def saddles(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
         """The w of saddles (w, 0): where the curvature in e changes its sign, by bisection."""
-        if "b" in held or self.model.chain.second_eigenvalue == 0:
+        if "b" in fixed or self.model.chain.second_eigenvalue == 0:
             return x[:0]
-        above = self.curvature(x, held) > 0
+        above = self.curvature(x, fixed) > 0
         change = above[1:] != above[:-1]
         low, high, below = x[:-1][change], x[1:][change], above[:-1][change]
         for _ in range(45):
             middle = (low + high) / 2
-            same = (self.curvature(middle, held) > 0) == below
+            same = (self.curvature(middle, fixed) > 0) == below
             low, high = torch.where(same, middle, low), torch.where(same, high, middle)
         return (low + high) / 2
 
-    def curvature(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+    def curvature(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
         """∂²L/∂e² on e = 0 above each x."""
-        theta = theta_at(self, x, torch.zeros_like(x), held)
+        theta = theta_at(self, x, torch.zeros_like(x), fixed)
         theta[..., 0] = 1e-6
         return self.model.gradient(theta)[..., 0] / 1e-6
 

@@ -1,8 +1,8 @@
 """Ends under noise."""
 
-from flowsim.door import front
+from flowsim.door import lazy_names
 
-__getattr__, __dir__, __all__ = front(
+__getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "diffuse": "noise.langevin",

@@ -15,7 +15,7 @@ from flowsim.flow.orbits import find_limits
 from flowsim.interface import Model, checks_model
 from flowsim.landscape.ends import Ends
 from flowsim.noise.langevin import diffuse, step_of
-from flowsim.records.attributes import described, held_attributes, provenance
+from flowsim.records.attributes import described, fixed_attributes, provenance
 from flowsim.records.model_attributes import model_attributes
 from flowsim.records.netcdf import flags
 from flowsim.running import expect
@@ -89,7 +89,7 @@ def end_probabilities(
     record = xr.Dataset(coords={"temperature": warmth, **starts.coords(), "basin": names})
     record = record.assign(share_variables(counts, ("temperature", *starts.dims, "seed"), True))
     together = share_variables(counts.reshape(len(warmth), -1, len(names)).sum(axis=1),
-                               ("temperature", "seed"), drawn=True)  # fmt: skip
+                               ("temperature", "seed"), is_random=True)  # fmt: skip
     record = record.assign({f"total_{name}": column for name, column in together.items()})
     label = alone.reshape(starts.shape)
     record["label"] = (starts.dims, label, flags(names, label.dtype))
@@ -97,11 +97,11 @@ def end_probabilities(
         rows = starts.block(0, count).reshape(*starts.shape, -1)
         for i, name in enumerate(starts.names):
             record[f"start_{name}"] = (starts.dims, rows[..., i])
-    held = {str(name): float(v) for name, v in record.coords.items() if not v.dims}
+    fixed = {str(name): float(v) for name, v in record.coords.items() if not v.dims}
     record.attrs = provenance({
         "kind": "noise",
         **model_attributes(model),
-        **held_attributes(held),
+        **fixed_attributes(fixed),
         **starts.attributes(),
         **ends.attributes(),
         "noise": "Langevin",
@@ -116,5 +116,5 @@ def end_probabilities(
 def _codes(ends: Ends, theta: Tensor) -> np.ndarray:
     """Codes of the ends to which the flow leads from places (n, k), (n,)."""
     limits = find_limits(ends.model, theta)
-    found: np.ndarray = ends.codes(limits.label, limits.theta, limits.loss).numpy()
+    found: np.ndarray = ends.identify(limits).numpy()
     return found

@@ -38,12 +38,12 @@ from flowsim.labels import Label, Status
 from flowsim.landscape.critical import STARTS, critical_points_in
 from flowsim.landscape.ends import Ends
 from flowsim.portraits.phase_curves import further_curves, plane_velocity
-from flowsim.records.attributes import described, held_attributes, provenance
+from flowsim.records.attributes import described, fixed_attributes, provenance
 from flowsim.records.model_attributes import model_attributes
 from flowsim.records.netcdf import flags
 from flowsim.scan.follow import as_dataset, follow, resolve_optimizer
 from flowsim.scan.starts import Points, cell_centres
-from flowsim.spec import model_of
+from flowsim.spec import model_from_attributes
 from flowsim.training.optimizer_choice import OptimizerChoice
 
 #: Orbits have one period where theirs differ by this part at most.
@@ -177,7 +177,7 @@ def portrait(
     settings: dict[str, object] = {
         "kind": "portrait",
         **model_attributes(model),
-        **held_attributes(fixed_values),
+        **fixed_attributes(fixed_values),
         **{f"{name}_range": side for name, side in bounds.items()},
         "resolution": resolution,
         **options.attributes(),
@@ -221,7 +221,7 @@ def _with_flow(
 
 
 def _with_edge(
-    record: xr.Dataset, plane: Plane, bounds: Mapping[str, Window], held: Mapping[str, float],
+    record: xr.Dataset, plane: Plane, bounds: Mapping[str, Window], fixed: Mapping[str, float],
     ends: Ends, optimizer: OptimizerChoice | None,
 ) -> xr.Dataset:  # fmt: skip
     """The record with the distance of every cell to the nearest place with another end."""
@@ -229,15 +229,15 @@ def _with_edge(
         raise InputError("edge distances are of the flow; omit them with an optimizer")
 
     def place(points: Tensor) -> Tensor:
-        return theta_at(plane, points[:, 1], points[:, 0], held)
+        return theta_at(plane, points[:, 1], points[:, 0], fixed)
 
-    return with_edge_distance(record, plane.model, bounds, held, place, ends)
+    return with_edge_distance(record, plane.model, bounds, fixed, place, ends)
 
 
 def _codes(theta: Tensor, options: SolverOptions, ends: Ends) -> np.ndarray:
     """The ends of starts (n, k) by the flow, as codes (n,)."""
     limits = limits_by(ends.model, theta, options)
-    return ends.codes(limits.label, limits.theta, limits.loss).numpy()
+    return ends.identify(limits).numpy()
 
 
 def _with_flow_beside(
@@ -303,7 +303,7 @@ def portrait_of_scan(scan: xr.Dataset) -> xr.Dataset:
     Raises:
         InputError: a model that is not built in, or another plane.
     """
-    plane = model_of(scan.attrs).plane
+    plane = model_from_attributes(scan.attrs).plane
     if {str(name) for name in scan["label"].dims} != {plane.x, plane.y}:
         raise InputError(f"curves are known of scans over {plane.y} and {plane.x} alone")
     fixed_values = {str(name): float(v) for name, v in scan.coords.items() if not v.dims}
@@ -315,7 +315,7 @@ def portrait_of_scan(scan: xr.Dataset) -> xr.Dataset:
         f"cells_{name}": scan.attrs[f"points_{name}"] for name in map(str, scan["basin"].to_numpy())
     }
     return record.assign_attrs(
-        counts, **held_attributes(fixed_values), **_differences(plane, record)
+        counts, **fixed_attributes(fixed_values), **_differences(plane, record)
     )
 
 

@@ -84,7 +84,7 @@ def phase_space(
     theta = plane.embed(dict(zip(axes_of(plane), start.unbind(-1), strict=True)))
     path, limits = orbit_paths(model, theta, options)
     ends = Ends(model)
-    label = ends.codes(limits.label, limits.theta, limits.loss)
+    label = ends.identify(limits)
     record, shown, far = xr.Dataset(), plane.project(path).numpy(), len(plane.defaults.far)
     families = {"orbit": slice(far), **({"near": slice(far, None)} if plane.defaults.near else {})}
     for family, rows in families.items():

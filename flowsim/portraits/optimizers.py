@@ -14,7 +14,7 @@ from flowsim.flow.orbits import find_limits, limits_by
 from flowsim.interface import Model, check_fixed, checks_model, theta_on_grid, with_axes
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
-from flowsim.records.attributes import described, held_attributes, provenance
+from flowsim.records.attributes import described, fixed_attributes, provenance
 from flowsim.records.model_attributes import model_attributes
 from flowsim.records.netcdf import flags
 from flowsim.scan.follow import names_of_codes
@@ -76,10 +76,10 @@ def compare_optimizers(
     """
     model = with_axes(model, *(window or ()))
     plane = model.plane
-    held = check_fixed(plane, fixed)
+    fixed = check_fixed(plane, fixed)
     sides = {name: (window or plane.window)[name] for name in (plane.x, plane.y)}
     y, x = (cell_centres(*sides[name], resolution) for name in (plane.y, plane.x))
-    theta = theta_on_grid(plane, x, y, held).reshape(-1, len(model.coordinates))
+    theta = theta_on_grid(plane, x, y, fixed).reshape(-1, len(model.coordinates))
     choices = {
         name: OptimizerChoice.named(
             optimizer, steps=steps, learning_rate=learning_rate or rate, loss="population", **more
@@ -88,12 +88,12 @@ def compare_optimizers(
     }
     ends = Ends(model)
     limits = limits_by(model, theta, SolverOptions(progress=progress))
-    codes = [ends.codes(limits.label, limits.theta, limits.loss)]
+    codes = [ends.identify(limits)]
     for name, choice in choices.items():
         counted = None if stage is None else stage(f"steps of {name}", len(theta) * steps)
         found = descend(model, theta, choice, counted)
         _settle(model, found)
-        codes.append(ends.codes(found.label, found.theta, found.loss))
+        codes.append(ends.identify(found))
     label = torch.stack([code.int() for code in codes]).reshape(-1, len(y), len(x)).numpy()
     names = names_of_codes(ends, label)
     known = (label[1:] > 0) & (label[0] > 0)
@@ -117,7 +117,7 @@ def compare_optimizers(
         "kind": "optimizers",
         "axes": (plane.x, plane.y),
         **model_attributes(model),
-        **held_attributes(held),
+        **fixed_attributes(fixed),
         **{f"{name}_range": side for name, side in sides.items()},
         "resolution": resolution,
         "steps": steps,

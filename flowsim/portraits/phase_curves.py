@@ -23,7 +23,7 @@ _NODES = 301
 
 
 def further_curves(
-    plane: Plane, window: Mapping[str, Window], held: Mapping[str, float], names: Sequence[str]
+    plane: Plane, window: Mapping[str, Window], fixed: Mapping[str, float], names: Sequence[str]
 ) -> list[Curve]:
     """The curves of these names, "nullclines" and "manifolds".
 
@@ -33,7 +33,7 @@ def further_curves(
     found: list[Curve] = []
     for name in names:
         if name == "nullclines":
-            found += nullclines(plane, window, held)
+            found += nullclines(plane, window, fixed)
         elif name == "manifolds":
             found += manifold_curves(plane, window)
         else:
@@ -42,7 +42,7 @@ def further_curves(
 
 
 def nullclines(
-    plane: Plane, window: Mapping[str, Window], held: Mapping[str, float]
+    plane: Plane, window: Mapping[str, Window], fixed: Mapping[str, float]
 ) -> list[Curve]:
     """The curves on which one component of the flow in the plane changes its sign.
 
@@ -50,7 +50,7 @@ def nullclines(
     sign, such as a line of critical points, is not among them.
     """
     x, y = (np.linspace(*window[name], _NODES) for name in (plane.x, plane.y))
-    velocity = plane_velocity(plane, theta_on_grid(plane, x, y, held)).detach().numpy()
+    velocity = plane_velocity(plane, theta_on_grid(plane, x, y, fixed)).detach().numpy()
     lattice, found = Lattice((_NODES, _NODES), 0), []
     cells = lattice.cells(0)
     corners = lattice.corners(cells, 0)

@@ -14,7 +14,7 @@ from flowsim.boundary.cells import per_end
 from flowsim.curves import curves_of
 from flowsim.errors import InputError
 from flowsim.labels import Label
-from flowsim.records.attributes import axes_of, end_names, held_of
+from flowsim.records.attributes import axes_of, end_names, fixed_of
 from flowsim.spec import chain_of
 from flowsim.training.trained import AT_UNIGRAM, LEARNED_SAMPLED
 
@@ -94,8 +94,8 @@ def _data(record: xr.Dataset) -> dict[str, Any]:
 
 def _held(record: xr.Dataset) -> dict[str, Any]:
     """The values that are held, each by its name and all together as "fixed"."""
-    held = held_of(record.attrs)
-    return {**held, "fixed": held}
+    fixed = fixed_of(record.attrs)
+    return {**fixed, "fixed": fixed}
 
 
 def _starting_with(record: xr.Dataset, *prefixes: str) -> dict[str, Any]:

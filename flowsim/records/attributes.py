@@ -146,13 +146,13 @@ def described(record: xr.Dataset, long_names: Mapping[str, str] | None = None) -
     return record
 
 
-def long_name(name: str, of_model: Mapping[str, str]) -> str:
+def long_name(name: str, own_names: Mapping[str, str]) -> str:
     """Long name of a variable for a plot; empty if unknown."""
-    if name in of_model:
-        return of_model[name]
+    if name in own_names:
+        return own_names[name]
     for pattern, arguments in _COMPILED:
         if match := pattern.fullmatch(name):
-            return arguments.format(*(of_model.get(part, part) for part in match.groups()))
+            return arguments.format(*(own_names.get(part, part) for part in match.groups()))
     return ""
 
 
@@ -193,13 +193,13 @@ def most_frequent(counts: Mapping[str, float]) -> tuple[list[str], list[str]]:
     return [n for n in there if n in named], [n for n in there if n not in named]
 
 
-def held_attributes(held: Mapping[str, float]) -> dict[str, object]:
+def fixed_attributes(fixed: Mapping[str, float]) -> dict[str, object]:
     """Values of names beside the axes as attributes of a record, and which ones these are."""
-    return {**held, "held": " ".join(held)} if held else {}
+    return {**fixed, "held": " ".join(fixed)} if fixed else {}
 
 
-def held_of(attributes: Mapping[str, Any]) -> dict[str, float]:
-    """The inverse of ``held_attributes``."""
+def fixed_of(attributes: Mapping[str, Any]) -> dict[str, float]:
+    """The inverse of ``fixed_attributes``."""
     return {name: float(attributes[name]) for name in str(attributes.get("held", "")).split()}
 
 

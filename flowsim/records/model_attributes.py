@@ -20,7 +20,7 @@ MOST_SOURCE = 65_536
 def model_attributes(
     model: Model, varied: Sequence[str] = (), last: Model | None = None
 ) -> dict[str, Any]:
-    """The attributes from which ``model_of`` builds a built-in model, its title and subtitle.
+    """The attributes from which a built-in model is built again, its title and subtitle.
 
     With ``varied``, names of arguments in which models differ from the first to the last, only
     what these share.

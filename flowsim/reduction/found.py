@@ -65,20 +65,20 @@ class ReducedNetwork(RecordedModel):
     large: bool
     called: dict[str, str]
 
-    def flat(self, theta: Tensor) -> Tensor:
+    def embed(self, theta: Tensor) -> Tensor:
         """All weights as one vector, (..., P), at θ (..., k)."""
         return theta @ self.basis.to(theta).T + self.origin.to(theta)
 
     def loss(self, theta: Tensor) -> Tensor:
         """L at the weights that θ (..., k) stands for, shape (...)."""
-        rows = self.flat(theta.reshape(-1, theta.shape[-1]))
+        rows = self.embed(theta.reshape(-1, theta.shape[-1]))
         return self.network.rows(rows).reshape(theta.shape[:-1])
 
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of θ; a few starts at a time, unless derivatives of it are taken."""
         if theta.requires_grad:
             return super().gradient(theta)
-        rows = self.flat(theta.reshape(-1, theta.shape[-1]))
+        rows = self.embed(theta.reshape(-1, theta.shape[-1]))
         return (self.network.gradients(rows) @ self.basis.to(theta)).reshape(theta.shape)
 
     def hessian(self, theta: Tensor) -> Tensor:
@@ -86,28 +86,28 @@ class ReducedNetwork(RecordedModel):
         if theta.requires_grad or not self.network.batched:
             return super().hessian(theta)
         k = theta.shape[-1]
-        return self.network.hessians(self.flat(theta.reshape(-1, k)), self.basis.to(theta)).reshape(
-            *theta.shape, k
-        )
+        return self.network.hessians(
+            self.embed(theta.reshape(-1, k)), self.basis.to(theta)
+        ).reshape(*theta.shape, k)
 
     def losses_and_gradients(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         """L (n,) and ∇L (n, k) at rows (n, k)."""
-        losses, gradients = self.network.losses_and_gradients(self.flat(theta))
+        losses, gradients = self.network.losses_and_gradients(self.embed(theta))
         return losses, gradients @ self.basis
 
     def curvatures(self, theta: Tensor, along: Tensor) -> Tensor:
         """∂²L · along, (n, k), at rows (n, k) and for one direction (n, k) of each."""
-        return self.network.curvatures(self.flat(theta), along @ self.basis.T) @ self.basis
+        return self.network.curvatures(self.embed(theta), along @ self.basis.T) @ self.basis
 
     def weights(self, theta: Tensor) -> dict[str, Tensor]:
         """All weights by name, (..., *shape), at θ (..., k)."""
-        return self.network.named(self.flat(theta))
+        return self.network.named(self.embed(theta))
 
     def project(self, weights: Any) -> tuple[Tensor, Tensor]:
         """Project weights onto the span: coordinates (k,), and the distance from it."""
-        flat = Network(self.network.loss, weights).start
-        theta = flat @ self.basis
-        return theta, (flat - self.flat(theta)).norm()
+        row = Network(self.network.loss, weights).start
+        theta = row @ self.basis
+        return theta, (row - self.embed(theta)).norm()
 
     @property
     def title(self) -> str:  # type: ignore[override]

@@ -254,7 +254,7 @@ def _reached(models: tuple[ReducedNetwork, ...], at: Tensor, most: int) -> int:
     Field = Callable[[Tensor], Tensor]
 
     def gradient(model: ReducedNetwork) -> Field:
-        return torch.func.grad(lambda c: model.network.one(model.flat(c)))
+        return torch.func.grad(lambda c: model.network.one(model.embed(c)))
 
     def bracket(f: Field, g: Field) -> Field:
         def field(c: Tensor) -> Tensor:

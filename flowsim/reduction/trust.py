@@ -101,7 +101,7 @@ def transverse_growth(
     moved = torch.eye(p - k).to(basis)
     gains, best = [1.0], (1.0, 0, moved)
     for i in range(1, len(times)):
-        middle = model.flat((orbit[i - 1] + orbit[i]) / 2)
+        middle = model.embed((orbit[i - 1] + orbit[i]) / 2)
         curved = across.T @ network.curvature(middle, across.T.contiguous()).T
         rates, axes = torch.linalg.eigh((curved + curved.T) / 2)
         decay = torch.exp(-rates * float(times[i] - times[i - 1]))
@@ -207,7 +207,7 @@ def agreement(
     """
     points = to_tensor(starts, "starts")
     generator = torch.Generator().manual_seed(seed)
-    theta = model.flat(points).repeat_interleave(runs, 0)
+    theta = model.embed(points).repeat_interleave(runs, 0)
     drawn = torch.randn(theta.shape, generator=generator, dtype=torch.float64).to(theta)
     network = model.network
     first, ended, fall = _train(

@@ -11,9 +11,9 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from flowsim.door import at_the_door, front
+from flowsim.door import at_the_door, lazy_names
 
-__getattr__, __dir__, __all__ = front(
+__getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "Scan": "scan.plan",

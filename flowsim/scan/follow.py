@@ -163,7 +163,7 @@ def point_dtype(model: Model, fraction: float | None) -> np.dtype:
 
 def _optional_columns(model: Model) -> dict[str, str]:
     """Columns of ``Limits`` for kinks that were met and for closed orbits, with their types."""
-    kinks = {"kinks": "<i4", "sliding_time": "<f8"} if solver_of(model).defaults.kinks else {}
+    kinks = {"kinks": "<i4", "sliding_time": "<f8"} if solver_of(model).defaults.count_kinks else {}
     closed = {} if type(model).field is Model.field else {"period": "<f8"}
     return {**kinks, **closed}
 

@@ -90,7 +90,10 @@ def gaussian(
     >>> record.integral.values.round(3), record.wrong.values
     (array([0.044, 0.381]), array([0, 0]))
     """
-    names, sigmas = cloud_names(model.plane), _checked(sigmas, samples, model.levels() is not None)
+    names, sigmas = (
+        cloud_names(model.plane),
+        _checked(sigmas, samples, model.end_losses() is not None),
+    )
     options = SolverOptions(rtol, atol, max_steps, progress=progress if optimizer is None else None)
     optimizer = optimizer if optimizer is None else optimizer.on(model)
     generator = torch.Generator().manual_seed(seed)
@@ -102,15 +105,15 @@ def gaussian(
 
     ends = Ends(model)
     flat = limits.label.flatten(), limits.theta.flatten(0, 1), limits.loss.flatten()
-    codes = ends.codes(*flat).reshape(limits.label.shape)
+    end_codes = ends.codes(*flat).reshape(limits.label.shape)
     trained = None
     if optimizer is not None:
         steps = descend(model, theta.reshape(-1, theta.shape[-1]), optimizer, progress)
-        trained = ends.codes(steps.label, steps.theta, steps.loss).reshape(codes.shape)
-    record, levels = _counted(codes, sigmas, samples, ends.names), model.levels()
-    integral = None if levels is None or levels.integral is None else levels.integral()
+        trained = ends.identify(steps).reshape(end_codes.shape)
+    record, end_losses = _counted(end_codes, sigmas, samples, ends.names), model.end_losses()
+    integral = None if end_losses is None or end_losses.integral is None else end_losses.integral()
     if not ends.named:
-        record = _with_all_shares(record, codes, trained, ends)
+        record = _with_all_shares(record, end_codes, trained, ends)
     if integral is not None:
         record = _beside_the_integral(record, integral)
     record.attrs |= {
@@ -121,7 +124,7 @@ def gaussian(
         "seed": seed,
         **options.attributes(),
         "unresolved": int(record["count_unresolved"].sum()),
-        **_advice(codes, sigmas, ends),
+        **_advice(end_codes, sigmas, ends),
     }
     if optimizer is not None:
         record.attrs |= optimizer.attributes()
@@ -169,16 +172,16 @@ def _counted(label: Tensor, sigmas: np.ndarray, samples: int, names: list[str]) 
 
 
 def _with_all_shares(
-    record: xr.Dataset, codes: Tensor, trained: Tensor | None, ends: Ends
+    record: xr.Dataset, end_codes: Tensor, trained: Tensor | None, ends: Ends
 ) -> xr.Dataset:
     """The record with the share of every end that was found, and of what an optimizer does."""
     names = ends.names
     record = record.assign_coords(basin=names)
-    for prefix, found in (("", codes), ("trained_", trained)):
+    for prefix, found in (("", end_codes), ("trained_", trained)):
         if found is None:
             continue
         counts = torch.stack([(found == code).sum(1) for code in range(len(names))], dim=1).numpy()
-        named = share_variables(counts, ("sigma", "start"), drawn=True)
+        named = share_variables(counts, ("sigma", "start"), is_random=True)
         named.pop("count")
         record = record.assign({f"{prefix}{name}": found for name, found in named.items()})
     if ends.found:
@@ -187,7 +190,7 @@ def _with_all_shares(
     return record
 
 
-def _advice(codes: Tensor, sigmas: np.ndarray, ends: Ends) -> dict[str, float]:
+def _advice(end_codes: Tensor, sigmas: np.ndarray, ends: Ends) -> dict[str, float]:
     """The σ that reaches the least loss most often, by the lower end of the interval, and how."""
     losses = np.array([end.loss for end in ends.found])
     if ends.named:
@@ -198,12 +201,12 @@ def _advice(codes: Tensor, sigmas: np.ndarray, ends: Ends) -> dict[str, float]:
         best = [i + 1 for i, x in enumerate(losses) if np.isfinite(x) and x <= alike]
     else:
         return {}
-    reached = np.isin(codes.numpy(), best).sum(1)
-    low, high = wilson_interval(reached, codes.shape[1])
+    reached = np.isin(end_codes.numpy(), best).sum(1)
+    low, high = wilson_interval(reached, end_codes.shape[1])
     at = int(np.argmax(low))
     return {
         "best_sigma": float(sigmas[at]),
-        "best_chance": float(reached[at] / codes.shape[1]),
+        "best_chance": float(reached[at] / end_codes.shape[1]),
         "best_low": float(low[at]),
         "best_high": float(high[at]),
     }

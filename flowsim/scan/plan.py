@@ -140,7 +140,7 @@ class Scan:
             usual = 'ModelSpec("canonical", {"p": 0.5, "q": 0.8})'
             raise InputError(f"Scan takes a model or a {usual}, not {self.model!r}")
         object.__setattr__(self, "several", self._several())
-        model = self.model_of(0)
+        model = self.model_for(0)
         if not hasattr(self.starts, "block"):
             names = ", ".join(map(repr, model.plane.defaults.starts[0]))
             raise InputError(
@@ -163,7 +163,7 @@ class Scan:
                 f"{model.name} another name"
             )
         for case in range(1, self.cases):
-            self.model_of(case)
+            self.model_for(case)
         shape = (*map(len, several.values()), *self.starts.shape)
         size = int(np.prod(shape, dtype=object))
         defaults = SolverDefaults() if trained else solver_of(model).defaults
@@ -214,13 +214,13 @@ class Scan:
         """Number of models."""
         return prod(map(len, self.several.values()))
 
-    def model_of(self, case: int) -> Model:
+    def model_for(self, case: int) -> Model:
         """A model by its number, the last argument running fastest."""
         return _built(self._case(case))
 
     def model_at(self, point: int) -> Model:
         """The model of a point."""
-        return self.model_of(self.case_of(point))
+        return self.model_for(self.case_of(point))
 
     def _several(self) -> dict[str, tuple[Any, ...]]:
         """``over``, checked, in the order of the model's arguments."""
@@ -271,7 +271,7 @@ class Scan:
         """The record's attributes."""
         return {
             "kind": "scan",
-            **model_attributes(self.model_at(0), [*self.several], self.model_of(self.cases - 1)),
+            **model_attributes(self.model_at(0), [*self.several], self.model_for(self.cases - 1)),
             **self.options.attributes(),
             **self.starts.attributes(),
             "chunk": self.chunk,

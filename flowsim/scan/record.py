@@ -40,18 +40,18 @@ def scan_record(
         stage: as of ``write_scan``.
     """
     starts = scan.starts
-    ends = [Ends(scan.model_of(case)) for case in range(scan.cases)]
+    ends = [Ends(scan.model_for(case)) for case in range(scan.cases)]
     columns, names = _named(ends, columns)
     several = {name: list(values) for name, values in scan.several.items()}
     record = xr.Dataset(coords={**several, **starts.coords(), "basin": names})
     record = record.assign(as_variables(columns, scan.dims, scan.fraction, names))
     if starts.scattered:  # no axis tells them
-        each = scan if starts.drawn else starts
+        each = scan if starts.is_random else starts
         rows = scan.starts_of(0, prod(each.shape))
         for i, name in enumerate(starts.names):
             record[f"start_{name}"] = (each.dims, rows[:, i].reshape(each.shape))
     counts = count_labels(columns["label"].reshape(*scan.shape[: scan.families], -1), len(names))
-    record = record.assign(share_variables(counts, scan.dims, starts.drawn))
+    record = record.assign(share_variables(counts, scan.dims, starts.is_random))
     attributes = {
         **provenance(scan.attributes()),
         **result_attributes(counts, largest_drifts(columns), names),
@@ -108,7 +108,7 @@ def _confirmed(
         by_case.setdefault(scan.case_of(point), []).append(point)
     counted = stage("points checked by torchdiffeq", count) if stage and count else None
     for case, points in by_case.items():
-        model, known = scan.model_of(case), ends[case if len(ends) > 1 else 0]
+        model, known = scan.model_for(case), ends[case if len(ends) > 1 else 0]
         rows = np.concatenate([scan.starts_of(i, i + 1) for i in points])
         theta = to_model(model, scan.starts.names, torch.from_numpy(rows))
         codes = label[points].tolist()
@@ -196,21 +196,21 @@ def count_labels(labels: np.ndarray, kinds: int = len(BASINS)) -> np.ndarray:
 
 
 def share_variables(
-    counts: np.ndarray, dims: Sequence[str], drawn: bool
+    counts: np.ndarray, dims: Sequence[str], is_random: bool
 ) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
     """The variables count and share and, of starts drawn at random, the share's 95 % interval.
 
     Args:
         counts: of starts by label, over (some leading ``dims``, basin).
         dims: of the scan.
-        drawn: whether the starts were drawn; a share of chosen starts has no sampling error.
+        is_random: whether the starts were drawn; a share of chosen starts has no sampling error.
 
     Returns:
-        count, share and, if drawn, share_low and share_high: name ↦ (dimensions, values).
+        count, share and, if they were drawn, share_low and share_high: name ↦ (dimensions, values).
     """
     over, total = (*dims[: counts.ndim - 1], "basin"), counts.sum(axis=-1, keepdims=True)
     named = {"count": counts, "share": counts / total}
-    if drawn:
+    if is_random:
         named["share_low"], named["share_high"] = wilson_interval(counts, total)
     return {name: (over, values) for name, values in named.items()}
 

@@ -38,7 +38,7 @@ class Starts(Protocol):
         ...
 
     @property
-    def drawn(self) -> bool:
+    def is_random(self) -> bool:
         """Return whether they were drawn at random, anew for every chain of a scan."""
         ...
 
@@ -84,7 +84,7 @@ class Grid:
     """
 
     scattered = False
-    drawn = False
+    is_random = False
 
     def __init__(self, axes: dict[str, np.ndarray], fixed: dict[str, float] | None = None) -> None:
         if not isinstance(axes, Mapping):
@@ -106,8 +106,8 @@ class Grid:
 
     def __repr__(self) -> str:
         axes = [f"{name} {v[0]:g} to {v[-1]:g}" for name, v in self.axes.items()]
-        held = [f"{name} = {value:g}" for name, value in self.fixed.items()]
-        return f"<Grid of {'x'.join(map(str, self.shape))} starts: {', '.join([*axes, *held])}>"
+        fixed = [f"{name} = {value:g}" for name, value in self.fixed.items()]
+        return f"<Grid of {'x'.join(map(str, self.shape))} starts: {', '.join([*axes, *fixed])}>"
 
     def block(self, low: int, high: int, chain: int = 0) -> np.ndarray:
         rows = np.empty((high - low, len(self.names)))
@@ -160,7 +160,7 @@ class Cloud:
     """
 
     scattered = True
-    drawn = True
+    is_random = True
 
     def __init__(
         self,
@@ -191,8 +191,8 @@ class Cloud:
         self.shape = (len(scales), self.count) if several else (self.count,)
 
     def __repr__(self) -> str:
-        held = [f"{name} = {value:g}" for name, value in self.fixed.items()]
-        about = ", ".join([f"sigma {self.sigma}", f"seed {self.seed}", *held])
+        fixed = [f"{name} = {value:g}" for name, value in self.fixed.items()]
+        about = ", ".join([f"sigma {self.sigma}", f"seed {self.seed}", *fixed])
         return f"<Cloud of {self.count} starts ({', '.join(self._varied)}): {about}>"
 
     def block(self, low: int, high: int, chain: int = 0) -> np.ndarray:
@@ -301,7 +301,7 @@ class Points:
     """
 
     scattered = True
-    drawn = False
+    is_random = False
     dims = ("point",)
 
     def __init__(self, names: Sequence[str], rows: np.ndarray, source: str = "the list") -> None:

@@ -145,8 +145,8 @@ class OptimizerChoice:
         if not self.nudge:
             return np.ones(columns)
         source = np.random.SeedSequence(self.seed, spawn_key=(1,))
-        drawn: np.ndarray = np.random.default_rng(source).standard_normal(columns)
-        return 1 + self.nudge * drawn
+        normal: np.ndarray = np.random.default_rng(source).standard_normal(columns)
+        return 1 + self.nudge * normal
 
     def attributes(self) -> dict[str, Any]:
         """Every number that decides a result, for a record; those that do nothing are left out."""

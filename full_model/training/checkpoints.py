@@ -142,13 +142,13 @@ def refuse_other_settings(path: Path, wanted: dict[str, Any], stored: Any) -> No
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for name, value in tree.items():
         if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{name}.")
+            entries |= _flat(value, f"{prefix}{name}.")
         else:
-            flat[prefix + str(name)] = value
-    return flat
+            entries[prefix + str(name)] = value
+    return entries
 
 
 def fingerprint(weights: dict[str, Tensor]) -> str:

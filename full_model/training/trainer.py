@@ -210,9 +210,9 @@ class Trainer:
             return state
         population = self.population.select(rows)
 
-        def field(t: Tensor, flat: Tensor) -> Tensor:
+        def field(t: Tensor, weights: Tensor) -> Tensor:
             self.evaluations += 1
-            _, gradient = population.value_and_gradient(unflatten(self.arch.shapes, flat))
+            _, gradient = population.value_and_gradient(unflatten(self.arch.shapes, weights))
             return -flatten(self.arch.shapes, gradient)
 
         times = torch.tensor([0.0, span], dtype=state.dtype, device=state.device)

@@ -31,7 +31,7 @@ def ends_of(problem: Problem, every: bool) -> list[str]:
                 scores[i] = f"period {period}, not {outcome.period}"
         return scores
     limits = found.tensors()
-    codes = Ends(problem.model).codes(limits.label, limits.theta, limits.loss).tolist()
+    codes = Ends(problem.model).identify(limits).tolist()
     return _numbered(codes, [outcome.key for outcome in right], scores)
 
 

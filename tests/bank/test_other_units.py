@@ -31,7 +31,7 @@ def ends_in(seed, **units):
     model, starts = random_wells(seed, **units)
     found = flowsim.find_limits(model, torch.from_numpy(starts))
     ends = Ends(model)
-    codes = ends.codes(found.label, found.theta, found.loss)
+    codes = ends.identify(found)
     return found.label.tolist(), codes.tolist(), [end.kind for end in ends.found]
 
 

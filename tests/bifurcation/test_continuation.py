@@ -196,7 +196,7 @@ def test_the_trap_is_born_where_theory_says(name, arguments, parameter, born):
     tracer = Tracer(system, torch.ones(2).double())
     start = torch.tensor([[0.0, 1.0], [0.0, -1.0]]).double()
     branches = tracer.trace(start, torch.full((2,), 0.6).double())
-    assert [branch.flat for branch in branches] == [1, 1]
+    assert [branch.dimension for branch in branches] == [1, 1]
     events = events_of(tracer, branches)
     assert {event.kind for event in events} == {"pitchfork"}
     assert [event.value for event in events] == pytest.approx([born, born], abs=1e-8)

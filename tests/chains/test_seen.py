@@ -45,7 +45,7 @@ def test_the_loss_is_that_of_whole_layers_on_all_words(source):
     held = lift_held(theta, Architecture(4, 4), seen)
     assert (whole(held) - model.loss(model.from_canonical(theta))).abs().max() < 1e-11
     assert model.loss(lifted).isfinite().all()
-    best = float(CanonicalModel(seen).levels().best)
+    best = float(CanonicalModel(seen).end_losses().best)
     assert best == pytest.approx(source.ngram_loss(2), abs=1e-13)
 
 
@@ -90,7 +90,7 @@ def test_a_record_names_its_process(source, tmp_path):
     flowsim.write_record(record, tmp_path / "seen.nc")
     attributes = flowsim.read_record(tmp_path / "seen.nc").attrs
     assert attributes["process"] == source.name
-    assert flowsim.spec.model_of(attributes).chain.process == source
+    assert flowsim.spec.model_from_attributes(attributes).chain.process == source
 
 
 def test_the_shell_draws_and_scans_a_process(tmp_path):

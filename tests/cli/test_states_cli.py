@@ -8,7 +8,7 @@ from command import assert_refused, run
 
 from flowsim import read_record
 from flowsim.models import StatesAttentionModel
-from flowsim.spec import model_of
+from flowsim.spec import model_from_attributes
 
 STATES = ["--model", "states", "--states", "3", "--p", "0.8", "--attention", "--length", "3"]
 
@@ -23,7 +23,7 @@ def test_a_slice_is_drawn_and_drawn_again(tmp_path):
     assert summary["confirm_disagree"] == 0 and summary["unresolved"] == 0
     stored = tmp_path / "portrait_states_S3_N3_attention_v0.6_p0.8.nc"
     record = read_record(stored)
-    again = model_of(record.attrs)
+    again = model_from_attributes(record.attrs)
     assert isinstance(again, StatesAttentionModel)
     assert (again.length, again.hidden_per_state, again.chain.p) == (3, 4, 0.8)
     assert run("portrait", "--from", stored, "--out", "x.png", cwd=tmp_path).returncode == 0

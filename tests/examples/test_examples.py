@@ -31,7 +31,7 @@ def ends_of(model, starts):
         flowsim.find_limits(model, torch.tensor(starts, dtype=torch.float64)),
         Ends(model),
     )
-    return ends.found, ends.codes(limits.label, limits.theta, limits.loss).tolist(), limits
+    return ends.found, ends.identify(limits).tolist(), limits
 
 
 def drift(model, starts, times):
@@ -74,7 +74,7 @@ def test_linear_attention_ends_on_four_surfaces_by_the_signs_of_the_two_largest(
     lost, path = drift(model, torch.tensor(starts).double(), torch.linspace(0, 5, 4).double())
     assert lost < 1e-6 and float((path[-1] - path[0]).abs().max()) > 0.3
     found, codes, limits = ends_of(model, starts)
-    assert [(end.kind, end.flat) for end in found] == [("minimum", 2)] * 4
+    assert [(end.kind, end.dimension) for end in found] == [("minimum", 2)] * 4
     best = 1 / (1.3 * (1 + 1 / 6) + 2.0 / 6)
     assert np.allclose(limits.theta.prod(1), best, rtol=0, atol=1e-7)
     assert np.allclose(limits.loss, 1.0 - 1.3**2 * best / 2, rtol=0, atol=1e-12)
@@ -111,7 +111,7 @@ def test_competing_heads_end_on_two_surfaces_by_who_looks_more_at_position_one()
     model = made("competing_heads", "CompetingHeads")
     starts = [[0.7, 0.4, 0.0, 0.0, 0.0, 0.0], [0.2, 0.5, 0.0, 0.0, 0.0, 0.0]]
     found, codes, limits = ends_of(model, starts)
-    assert [(end.kind, end.flat) for end in found] == [("minimum", 2)] * 2
+    assert [(end.kind, end.dimension) for end in found] == [("minimum", 2)] * 2
     s = limits.theta[:, :2]
     assert codes[0] != codes[1] and s[0, 0] > s[0, 1] and s[1, 0] < s[1, 1]
     assert bool(((s > 0) & (s < 1)).all()) and float(limits.loss.max()) < 1e-14

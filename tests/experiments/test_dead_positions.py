@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from dead_positions import ladder, rung_law
+from dead_positions import ladder_losses, rung_probabilities
 
 from flowsim import BinaryChain, InputError, trajectories
 from flowsim.models import RankOneModel
@@ -46,7 +46,7 @@ def in_full_weights(chain, length, k, noise=0.02):
 
 @pytest.mark.parametrize("chain", ABOVE, ids=lambda chain: f"{chain.p} {chain.q}")
 def test_it_leads_from_the_unigram_to_the_bigram(chain):
-    found = ladder(chain, 9)
+    found = ladder_losses(chain, 9)
     for losses in (found.plateaus, found.ends):
         assert losses[0] == pytest.approx(chain.stationary_entropy, abs=1e-14)
         assert losses[-1] == pytest.approx(chain.entropy_rate, abs=1e-14)
@@ -61,7 +61,7 @@ def test_no_weights_with_dead_positions_are_better_than_the_end(chain, generator
     """Random points with k open positions, and points close to the infimum."""
     length, k = 5, 3
     model = RankOneModel(chain, length, attention=True)
-    end = ladder(chain, length).ends[k]
+    end = ladder_losses(chain, length).ends[k]
     size = 10 ** torch.empty(4000, 1).uniform_(-2, 1, generator=generator).double()
     theta = size * torch.randn(4000, length + 6, generator=generator, dtype=torch.float64)
     theta[:, 0] = -theta[:, 0].abs()
@@ -88,7 +88,7 @@ def test_orbits_linger_on_the_plateaus_and_tend_to_the_ends(length):
     starts = torch.stack([start(chain, length, k) for k in ks])
     times = torch.tensor([0.0, 40.0, 1e5, 1e7]).double()
     path = trajectories(model, starts, times, rtol=1e-6)
-    loss, found = model.loss(path).numpy(), ladder(chain, length)
+    loss, found = model.loss(path).numpy(), ladder_losses(chain, length)
     assert share(chain, loss[1]) == pytest.approx(share(chain, found.plateaus[ks]), abs=6e-3)
     assert share(chain, loss[3]) == pytest.approx(share(chain, found.ends[ks]), abs=1e-2)
     assert (loss[2] > loss[3]).all() and (loss[3] > found.ends[ks]).all()
@@ -109,7 +109,7 @@ def test_full_training_lingers_there_too(length):
     width, active = torch.full_like(time, FIRST_STEP), torch.ones(rows, dtype=torch.bool)
     flow_until(field, state, time, steps, width, 40.0, active)
     found = share(chain, field.loss(state).numpy())
-    assert found == pytest.approx(share(chain, ladder(chain, length).plateaus[ks]), abs=6e-3)
+    assert found == pytest.approx(share(chain, ladder_losses(chain, length).plateaus[ks]), abs=6e-3)
     assert ((field.weights(state)["positions"] @ alpha > 0).sum(-1).numpy() == ks).all()
 
 
@@ -134,7 +134,7 @@ def test_noise_grows_across_the_manifold_at_the_rate_of_the_plateaus_saddle():
 def test_the_law_of_the_rungs_is_that_of_scaled_descent():
     """Descent of ε and ρ alone, on their own fast scale, opens as many positions as it says."""
     chain, length, d, runs, spread = ABOVE[0], 6, 16, 4000, 1e-3
-    law = rung_law(chain, length, spread, 4.0 * d * d)
+    law = rung_probabilities(chain, length, spread, 4.0 * d * d)
     assert law.sum() == pytest.approx(1) and law[-1] == pytest.approx((1 + 2**-6) / 2)
     rng = np.random.default_rng(5)
     eps, rho = spread * rng.normal(size=runs), spread * rng.normal(size=(runs, length))
@@ -157,11 +157,11 @@ def test_the_law_of_the_rungs_is_that_of_scaled_descent():
 
 def test_bad_input_is_one_sentence():
     for call in (
-        lambda: ladder(BinaryChain(0.2, 0.3), 8),
-        lambda: ladder(ABOVE[0], 0),
-        lambda: rung_law(ABOVE[0], 8, 0.0, 256.0),
-        lambda: rung_law(ABOVE[0], 8, 0.02, 1.0),
-        lambda: rung_law(BinaryChain(0.5, 0.5), 8, 0.02, 256.0),
+        lambda: ladder_losses(BinaryChain(0.2, 0.3), 8),
+        lambda: ladder_losses(ABOVE[0], 0),
+        lambda: rung_probabilities(ABOVE[0], 8, 0.0, 256.0),
+        lambda: rung_probabilities(ABOVE[0], 8, 0.02, 1.0),
+        lambda: rung_probabilities(BinaryChain(0.5, 0.5), 8, 0.02, 256.0),
     ):
         with pytest.raises(InputError):
             call()
@@ -169,7 +169,7 @@ def test_bad_input_is_one_sentence():
 
 def test_the_rung_of_a_loss():
     """The least k whose end is no higher: at an end its own, just below it the next."""
-    steps = ladder(BinaryChain(0.5, 0.8), 3)
+    steps = ladder_losses(BinaryChain(0.5, 0.8), 3)
     for k, end in enumerate(steps.ends):
         assert steps.rung(float(end)) == k and steps.rung(float(end) + 1e-12) == k
         assert steps.rung(float(end) - 1e-12) == k + 1
@@ -180,7 +180,7 @@ def test_the_rung_of_a_loss():
 @pytest.mark.parametrize("gain", [3.0, 257.0])
 def test_the_rungs_follow_the_embedding_that_is_learned(chain, gain):
     """ε²(1 − gain) = Δ*; the mean of the law gives the chance that a position stays open."""
-    law = rung_law(chain, 6, 1.0, gain)
+    law = rung_probabilities(chain, 6, 1.0, gain)
     assert law.sum() == pytest.approx(1, abs=1e-14)
     stays = 2 * float(law @ np.arange(7)) / 6 - 0.5
     learned = math.sqrt(2) * float(torch.erfinv(torch.tensor(2 * stays - 1).double()))

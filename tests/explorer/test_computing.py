@@ -29,13 +29,18 @@ from flowsim.explorer.layers import (
     refined,
     runs,
 )
-from flowsim.explorer.page.words import describe_run, describe_trajectory, other_length, why_apart
+from flowsim.explorer.page.messages import (
+    describe_run,
+    describe_trajectory,
+    other_length,
+    why_apart,
+)
 from flowsim.explorer.starts import CloudShare, cloud_shares, follow_start
 from flowsim.explorer.training import FullSettings, Run, check_training, is_untied, training
 from flowsim.explorer.view import GaussianCloud, Start, View, Window
 from flowsim.interface import theta_at
 from flowsim.labels import BASINS
-from flowsim.spec import ModelSpec, model_of
+from flowsim.spec import ModelSpec, model_from_attributes
 
 GOOD, BAD = Start(0.5, -1.2), Start(1.0, 0.5)  # on both sides of the separatrix for p + q > 1
 
@@ -44,7 +49,7 @@ GOOD, BAD = Start(0.5, -1.2), Start(1.0, 0.5)  # on both sides of the separatrix
 def test_what_is_shown_at_once_is_what_the_flow_says(name):
     view = View().with_model(name).on_chain(0.9, 0.8)
     first, (last,) = cells_at_once(view), refined(view, lambda: False)
-    assert first.how == "closed form" and last.how == "flow" and last.final
+    assert first.decided_by == "closed form" and last.decided_by == "flow" and last.final
     assert set(np.unique(last.label)) == {Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM}
     one, other = (cells.shares(BASINS)["local_minimum"] for cells in (first, last))
     assert abs(one - other) < 0.01
@@ -209,7 +214,7 @@ def test_a_cloud_is_counted_and_has_its_interval():
     trapped, low, high = found.share(Label.LOCAL_MINIMUM)
     inside = view.model.basin(torch.from_numpy(np.stack([found.y, found.x], -1)))
     assert trapped == pytest.approx(1 - float(inside.double().mean()))
-    assert 0 < low < trapped < high < 1 and len(found.label) == found.drawn == 1000
+    assert 0 < low < trapped < high < 1 and len(found.label) == found.wanted == 1000
     assert list(cloud_shares(View())) == []
     all_trapped = CloudShare(found.y[:4], found.x[:4], np.full(4, Label.LOCAL_MINIMUM), 4)
     assert all_trapped.share(Label.LOCAL_MINIMUM) == pytest.approx((1, 0.5101, 1), abs=1e-4)
@@ -334,7 +339,7 @@ def test_files_hold_what_is_on_the_page(explored, tmp_path):
     assert name == "explored_canonical_p0.5_q0.8.nc"
     (tmp_path / name).write_bytes(content)
     record = read_record(tmp_path / name)
-    assert model_of(record.attrs).chain == view.model.chain
+    assert model_from_attributes(record.attrs).chain == view.model.chain
     assert record["orbit_label"].values.tolist() == [o.label for o in orbits]
     assert (record["orbit_e"][0].values, record["orbit_w"][0].values) == (
         pytest.approx([GOOD.y, BAD.y]), pytest.approx([GOOD.x, BAD.x])
@@ -391,7 +396,7 @@ def test_the_ends_of_a_users_model_have_one_code_on_all_parts_of_a_page(tmp_path
     ((y, x),) = found.basins
     assert np.ptp(y) > 3.5 and x == pytest.approx(np.full(len(x), middle), abs=0.02)
     (*_, cloud) = cloud_shares(view)
-    assert set(cloud.label) == {2} and len(cloud.label) == cloud.drawn
+    assert set(cloud.label) == {2} and len(cloud.label) == cloud.wanted
     name, content = saved_file(view, [orbit], [], "nc")
     (tmp_path / name).write_bytes(content)
     record = read_record(tmp_path / name)

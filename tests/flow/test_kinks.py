@@ -6,7 +6,7 @@ import torch
 
 import flowsim
 from flowsim import Label, Rule
-from flowsim.flow.kinks import kink_minimum
+from flowsim.flow.nonsmooth_minima import kink_minimum
 
 
 def lowest(theta, place):
@@ -71,7 +71,7 @@ def test_two_minima_at_kinks_are_two_ends():
     found = flowsim.find_limits(
         model, torch.tensor([[1.4, 0.3], [-0.7, 0.2], [0.6, -1.0]]).double()
     )
-    codes = flowsim.landscape.Ends(model).codes(found.label, found.theta, found.loss).tolist()
+    codes = flowsim.landscape.Ends(model).identify(found).tolist()
     assert codes[0] == codes[2] != codes[1]
 
 

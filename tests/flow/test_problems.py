@@ -111,10 +111,10 @@ def test_ends_fit_their_labels_and_keep_what_is_conserved(case, chain, count):
     assert known.double().mean() > 0.7
     assert (found.status[known] == Status.CONVERGED).all()
     assert (found.loss <= model.loss(starts) + 1e-9)[known].all()
-    levels, basin = model.levels(), closed_basin(model, starts)
-    if levels is not None:
+    end_losses, basin = model.end_losses(), closed_basin(model, starts)
+    if end_losses is not None:
         learned = found.label == Label.GLOBAL_MINIMUM
-        assert ((found.loss - levels.best)[learned].abs() < 1e-6).all()
+        assert ((found.loss - end_losses.best)[learned].abs() < 1e-6).all()
     if basin is not None:
         assert torch.equal((found.label == Label.GLOBAL_MINIMUM)[known], basin[known])
     still = known & found.theta.isfinite().all(1) & (found.rule != Rule.DRIFTS)
@@ -155,7 +155,7 @@ def test_the_wanted_part_of_the_loss_is_left_at_the_time(case, chain, count):
     model, starts, limits = followed(case, chain, count)
     times = hitting_times(model, starts, 0.03, limits=limits)
     moves = limits.rule != Rule.CRITICAL_START
-    if model.levels() is not None:
+    if model.end_losses() is not None:
         learned = limits.label == Label.GLOBAL_MINIMUM
         assert not times[~learned].isfinite().any() and times[learned & moves].isfinite().all()
     first = limits.at(torch.tensor([0]))

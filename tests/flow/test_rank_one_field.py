@@ -22,7 +22,7 @@ from flowsim.flow.rows.vectors import invert, multiply
 from flowsim.flow.tableau import GAMMA, STAGES, A, C
 from flowsim.models import RankOneModel
 from flowsim.models.rank_one import field as rank_one_field
-from flowsim.models.rank_one import kinks, slow_manifold
+from flowsim.models.rank_one import slow_manifold, switching_surfaces
 from flowsim.models.rank_one.field import CLOSED, OPEN, SLIDING
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
@@ -51,7 +51,7 @@ def placed(row, mode, random):
     row.ints[:3] = mode
     row.y[2] = 0.0 if mode[2] else row.y[2]
     row.ints[3] = 1 if row.y[2] >= 0 else -1
-    kinks.project(row.y, row.ints)
+    switching_surfaces.project(row.y, row.ints)
     return row.y.copy()
 
 
@@ -272,7 +272,7 @@ def test_velocities_across_a_surface_are_those_of_the_modes_beside_it(row):
         for unit in (0, 1):
             y = placed(row, (*modes, 0), random)
             oracle.sign = float(row.ints[3])
-            found = kinks.unit_velocities(row.y, row.ints, unit, row.reals)
+            found = switching_surfaces.unit_velocities(row.y, row.ints, unit, row.reals)
             for opened, value in zip((OPEN, CLOSED), found, strict=True):
                 beside = list(modes)
                 beside[unit] = opened
@@ -280,7 +280,7 @@ def test_velocities_across_a_surface_are_those_of_the_modes_beside_it(row):
                 across = rate[1] if unit == 0 else rate[0] + rate[1]
                 assert value == pytest.approx(row.ints[3] * across, rel=1e-11, abs=1e-13)
         y[2] = 0.0
-        found = kinks.weight_velocities(y, row.reals)
+        found = switching_surfaces.weight_velocities(y, row.reals)
         assert found == pytest.approx(
             [oracle.weight_velocity(y, s) for s in (1.0, -1.0)], rel=1e-12
         )
@@ -298,7 +298,7 @@ def on_surfaces(row, random):
 def test_a_row_goes_on_from_a_surface_as_the_oracle_says(row):
     random, oracle, seen = np.random.default_rng(7), oracle_of(row), set()
     for y, on in itertools.islice(on_surfaces(row, random), 150):
-        kinks.choose_modes(y, row.ints, y[2] ** 2 < y[3] ** 2, row.reals)
+        switching_surfaces.choose_modes(y, row.ints, y[2] ** 2 < y[3] ** 2, row.reals)
         units, held, sign = row.ints[:2].tolist(), row.ints[2], row.ints[3]
         try:
             wanted = oracle.modes(y, {on})
@@ -308,7 +308,7 @@ def test_a_row_goes_on_from_a_surface_as_the_oracle_says(row):
                 sides = [oracle.weight_velocity(y, s) for s in (1.0, -1.0)]
                 assert sign == (1 if sum(sides) >= 0 else -1)
             else:
-                sides = kinks.unit_velocities(y, row.ints, on, row.reals)
+                sides = switching_surfaces.unit_velocities(y, row.ints, on, row.reals)
                 assert units[on] == (OPEN if sum(sides) >= 0 else CLOSED)
             seen.add(("repels",))
             continue
@@ -324,7 +324,7 @@ def test_at_e_and_rho_zero_the_modes_agree_with_the_velocities_they_cause(row):
     for _ in range(80):
         y = random.uniform(-1.5, 1.5, len(row.y))
         y[0] = y[1] = 0.0
-        kinks.choose_modes(y, row.ints, False, row.reals)
+        switching_surfaces.choose_modes(y, row.ints, False, row.reals)
         units, sign = row.ints[:2].tolist(), row.ints[3]
         seen.add(tuple(units))
         modes = [*(NAMES[unit] for unit in units), "free"]
@@ -350,7 +350,7 @@ def test_margins_are_distances_or_velocities_towards_the_surface(row):
     for mode in MODES:
         y = placed(row, mode, random)
         y[2:4] = (0.0 if mode[2] else y[2]), 2.0
-        smallest = kinks.smallest_margin(y, row.ints, True, row.reals, row.margins)
+        smallest = switching_surfaces.smallest_margin(y, row.ints, True, row.reals, row.margins)
         expected, sign, inner = np.full(6, np.inf), row.ints[3], (y[1], y[0] + y[1])
         for x in (0, 1):
             if mode[2]:
@@ -358,20 +358,20 @@ def test_margins_are_distances_or_velocities_towards_the_surface(row):
             if mode[x] != SLIDING:
                 expected[2 * x] = (sign if mode[x] == OPEN else -sign) * inner[x]
             elif mode[1 - x] != SLIDING:
-                opened, closed = kinks.unit_velocities(y, row.ints, x, row.reals)
+                opened, closed = switching_surfaces.unit_velocities(y, row.ints, x, row.reals)
                 expected[2 * x : 2 * x + 2] = -opened, closed
             else:
                 u, p, q = y[0] if len(y) == 5 else y[5], row.reals[0], row.reals[3]
                 omega = 1 / (1 + math.exp(-y[4])) - (p, 1 - q)[x]
                 expected[2 * x] = sign * u * omega * 4 * y[2] * y[3]
         if mode[2]:
-            positive, negative = kinks.weight_velocities(y, row.reals)
+            positive, negative = switching_surfaces.weight_velocities(y, row.reals)
             expected[4:] = -positive, negative
         else:
             expected[4] = sign * y[2]
         np.testing.assert_allclose(row.margins, expected, rtol=1e-12, atol=1e-14)
         assert smallest == row.margins.min()
-        kinks.smallest_margin(y, row.ints, False, row.reals, row.margins)
+        switching_surfaces.smallest_margin(y, row.ints, False, row.reals, row.margins)
         assert mode[2] or row.margins[4] == np.inf
 
 
@@ -400,8 +400,11 @@ def test_a_step_is_cut_where_it_was_beyond_a_surface(surface, sign):
             velocity[at], slope[at] = (side * cubic.deriv()(x) / h for x in (0.0, 1.0))
             if surface == 2:
                 mode[:2] = SLIDING
-            found = kinks.missed_crossing(start, velocity, end, slope, mode, kinked, h)
+            found = switching_surfaces.missed_crossing(start, velocity, end, slope, mode, kinked, h)
             looked = kinked if surface == 2 else unit_mode != SLIDING
             assert found == pytest.approx(least[0] if looked else 1.0, rel=1e-12)
             mode[2] = 1
-            assert kinks.missed_crossing(start, velocity, end, slope, mode, kinked, h) == 1.0
+            assert (
+                switching_surfaces.missed_crossing(start, velocity, end, slope, mode, kinked, h)
+                == 1.0
+            )

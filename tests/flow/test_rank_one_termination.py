@@ -16,7 +16,7 @@ from flowsim.flow.return_codes import GOING, MINIMA, REST, TRAPPED
 from flowsim.flow.rows.engine import engine_of
 from flowsim.models import RankOneModel
 from flowsim.models.rank_one import field as rank_one_field
-from flowsim.models.rank_one import kinks
+from flowsim.models.rank_one import switching_surfaces
 from flowsim.models.rank_one import termination as ends
 from flowsim.models.rank_one.field import CLOSED, OPEN, SLIDING
 
@@ -286,7 +286,7 @@ def test_a_row_that_meets_a_kink_lies_on_it():
                 else:
                     assert row.y[2] == 0
                 expected = row.ints.copy()
-                kinks.choose_modes(
+                switching_surfaces.choose_modes(
                     row.y, expected, row.memory[ends.FEED_FORWARD_BALANCE] < 0, row.reals
                 )
                 assert (row.ints == expected).all()

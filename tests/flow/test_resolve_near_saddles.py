@@ -122,7 +122,7 @@ def followed(model, why, slowest=1.0, passed=1.0, near=(1.0, 1.0), attempts=1):
     def column(values):
         return torch.as_tensor(values, dtype=torch.float64).expand(n).clone()
 
-    loss = 1.0 if model.levels() is not None else model.plateau - 1e-3
+    loss = 1.0 if model.end_losses() is not None else model.plateau - 1e-3
     return Followed(
         torch.full((n, k), 0.5, dtype=torch.float64), torch.tensor(why), column(attempts).long(),
         column(2).long(), column(1), column(0.5), column(slowest), column(passed), column(loss),
@@ -162,7 +162,7 @@ def test_decided_rows_that_passed_a_saddle_slowly_are_in_doubt(monkeypatch):
 
 def test_with_attention_rank_one_rows_are_in_doubt_where_they_passed_more_slowly(monkeypatch):
     model = RankOneModel(BinaryChain(0.5, 0.8), 2, attention=True)
-    limit = 1e-4 * model.levels().speed
+    limit = 1e-4 * model.end_losses().speed
     passed = [0.9 * limit, 1.1 * limit, 0.9 * limit]
     found = followed(model, [codes.MINIMA, codes.MINIMA, codes.OUT_OF_STEPS], 0.0, passed)
     start = torch.ones(3, len(model.coordinates), dtype=torch.float64)

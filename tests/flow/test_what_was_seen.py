@@ -99,7 +99,7 @@ def test_a_spiral_outwards_has_one_end_without_a_direction_or_a_loss(growth, sta
     found = flowsim.find_limits(model, starts).tensors()
     assert labels(found) == INFINITY and found.theta.isnan().all() and found.loss.isnan().all()
     ends = Ends(model)
-    ends.codes(found.label, found.theta, found.loss)
+    ends.identify(found)
     captions = [end.caption(model.coordinates) for end in ends.found]
     assert captions == ["to infinity: |x| → ∞ back and forth, |v| → ∞ back and forth"]
 

@@ -29,7 +29,7 @@ def ends_of(name, count=32, shift=0):
     source = torch.Generator().manual_seed(3 + shift)
     starts = 4 * torch.rand(count, len(model.coordinates), generator=source).double() - 2
     limits, ends = find_limits(model, starts), Ends(model)
-    return model, ends, ends.codes(limits.label, limits.theta, limits.loss), limits
+    return model, ends, ends.identify(limits), limits
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -37,7 +37,7 @@ def test_every_start_is_decided_and_ends_are_told_apart(name):
     _, ends, codes, _ = ends_of(name)
     _, kinds, flat = MODELS[name]
     assert [end.kind for end in ends.found] == kinds
-    assert [end.flat for end in ends.found] == flat
+    assert [end.dimension for end in ends.found] == flat
     assert (codes > 0).all() and set(codes.tolist()) == set(range(1, len(kinds) + 1))
     losses = [end.loss for end in ends.found]
     np.testing.assert_allclose(losses, sorted(losses), atol=1e-9)
@@ -72,6 +72,6 @@ def test_later_starts_get_the_codes_of_the_ends_that_are_known():
     _, ends, _, _ = ends_of("six wells")
     names, fresh = ends.names, ends_of("six wells", shift=1)
     limits = fresh[3]
-    again = ends.codes(limits.label, limits.theta, limits.loss)
+    again = ends.identify(limits)
     assert ends.names == names
     torch.testing.assert_close(again, fresh[2])

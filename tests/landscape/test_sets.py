@@ -44,7 +44,7 @@ def test_a_single_minimum_is_a_point_however_flat(name):
     f, place = POINTS[name]
     near = np.random.default_rng(0).normal(size=(30, len(place)))
     found, codes = found_from(f, place + 1e-3 * near)
-    assert [end.flat for end in found] == [0] and (codes == 1).all()
+    assert [end.dimension for end in found] == [0] and (codes == 1).all()
     np.testing.assert_allclose(found[0].theta, place, atol=2e-3)
 
 
@@ -58,17 +58,17 @@ def test_circles_are_curves_and_spheres_surfaces_of_any_size(size, shift):
         return (sum((c - shift * size) ** 2 for c in x) / size**2 - 1) ** 2
 
     found, codes = found_from(lambda x, y: off(x, y), circle)
-    assert [end.flat for end in found] == [1] and (codes == 1).all()
+    assert [end.dimension for end in found] == [1] and (codes == 1).all()
     places = torch.randn(60, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     sphere = size * places / places.norm(dim=1, keepdim=True) + shift * size
     found, codes = found_from(lambda x, y, z: off(x, y, z), sphere)
-    assert [end.flat for end in found] == [2] and (codes == 1).all()
+    assert [end.dimension for end in found] == [2] and (codes == 1).all()
 
 
 def test_a_line_beside_a_flat_power_is_a_curve():
     places = np.random.default_rng(0).normal(size=(30, 3)) * [1e-3, 1e-2, 1]
     found, _ = found_from(lambda x, y, z: x**2 + y**4 + 0 * z, places)
-    assert [end.flat for end in found] == [1]
+    assert [end.dimension for end in found] == [1]
 
 
 def test_a_torus_is_one_surface():
@@ -79,7 +79,7 @@ def test_a_torus_is_one_surface():
     found, codes = found_from(
         lambda x, y, z: (((x**2 + y**2).sqrt() - 2) ** 2 + z**2 - 0.25) ** 2, torus
     )
-    assert [end.flat for end in found] == [2] and (codes == 1).all()
+    assert [end.dimension for end in found] == [2] and (codes == 1).all()
 
 
 @pytest.mark.parametrize("apart", [1.0, 1e-2, 1e-6])
@@ -94,7 +94,7 @@ def test_two_minima_of_equal_loss_are_two(power, apart):
     noise = torch.randn(40, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     starts = ends.repeat(20, 1) + 1e-2 * apart * noise
     found, codes = found_from(f, starts)
-    assert [end.flat for end in found] == [0, 0]
+    assert [end.dimension for end in found] == [0, 0]
     assert (codes.reshape(20, 2) == torch.tensor([1, 2])).all()
 
 

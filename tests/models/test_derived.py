@@ -90,7 +90,7 @@ def test_a_new_loss_of_any_model_is_followed(name, loss):
     model = derived(MODELS[name], loss=loss)
     assert_is_one_model(model)
     theta = starts(model)
-    assert model.flow() is None and model.levels() is None
+    assert model.flow() is None and model.end_losses() is None
     assert closed_basin(model, theta) is None and type(model.plane) is flowsim.Plane
     assert conserved_names(model) == () and not any(model.keeps_sign)
     assert not keeps_formulas_of(type(model), flowsim.models.RankOneModel)
@@ -109,7 +109,7 @@ def test_a_new_logit_gap_of_any_model_is_followed(name):
     assert_is_one_model(model)
     assert not torch.allclose(model.loss(theta), MODELS[name]().loss(theta))
     assert model.flow() is None and closed_basin(model, theta) is None
-    assert model.levels() == MODELS[name]().levels()
+    assert model.end_losses() == MODELS[name]().end_losses()
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -122,10 +122,14 @@ def test_a_new_gradient_or_field_of_any_model_is_followed(name):
     metric = theta.new_tensor(model.metric)
     torch.testing.assert_close(model.field(theta), -gradient(None, theta) / metric)
     torch.testing.assert_close(model.hessian(theta), slopes(model.gradient, theta))
-    assert model.flow() is None and model.levels() is None and closed_basin(model, theta) is None
+    assert (
+        model.flow() is None and model.end_losses() is None and closed_basin(model, theta) is None
+    )
     model = derived(MODELS[name], field=lambda self, theta: theta.flip(-1))
     torch.testing.assert_close(model.jacobian(theta), slopes(model.field, theta))
-    assert model.flow() is None and model.levels() is None and closed_basin(model, theta) is None
+    assert (
+        model.flow() is None and model.end_losses() is None and closed_basin(model, theta) is None
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -134,7 +138,7 @@ def test_words_alone_leave_the_flow_as_it_is(name):
     model = derived(MODELS[name], title="mine\nits data", options=lambda self: {})
     assert model.title == "mine\nits data"
     assert (model.flow() is None) == (plain.flow() is None)
-    assert type(model.plane) is type(plain.plane) and model.levels() == plain.levels()
+    assert type(model.plane) is type(plain.plane) and model.end_losses() == plain.end_losses()
     assert keeps_formulas_of(type(model), flowsim.models.RankOneModel) == keeps_formulas_of(
         type(plain), flowsim.models.RankOneModel
     )
@@ -158,8 +162,10 @@ class Parent(Model):
     def hessian(self, theta):
         return torch.diag_embed(24 * theta**2 - 8)
 
-    def levels(self):
-        return flowsim.interface.Levels(0.0, 2.0, 2.0, 1.0, basin=lambda theta: theta[..., 0] > 0)
+    def end_losses(self):
+        return flowsim.interface.EndLosses(
+            0.0, 2.0, 2.0, 1.0, basin=lambda theta: theta[..., 0] > 0
+        )
 
 
 class Child(Parent):
@@ -171,7 +177,7 @@ class Grandchild(Child):
     def gradient(self, theta):
         return 4 * theta**3
 
-    def levels(self):
+    def end_losses(self):
         return None
 
 

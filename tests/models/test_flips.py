@@ -36,7 +36,9 @@ def test_loss_and_levels_are_those_of_the_seen_symbols(p, q, flip):
     torch.testing.assert_close(flips.loss(theta), expected, rtol=1e-12, atol=0)
     chances = joint / joint.sum(1, keepdims=True)
     best, trap = -(joint * np.log(chances)).sum(), -(joint.sum(0) * np.log(joint.sum(0))).sum()
-    np.testing.assert_allclose((flips.levels().best, flips.levels().trap), (best, trap), rtol=1e-13)
+    np.testing.assert_allclose(
+        (flips.end_losses().best, flips.end_losses().trap), (best, trap), rtol=1e-13
+    )
 
 
 @pytest.mark.parametrize(("p", "q", "flip"), CHAINS)
@@ -58,7 +60,7 @@ def test_a_record_gives_the_model_again(tmp_path):
     flips = model("flips", 0.5, 0.8, flip=0.1)
     record = flowsim.scan(flips, {"w": [-1.0, 1.0], "e": [-1.0, 1.0]})
     flowsim.write_record(record, tmp_path / "flips.nc")
-    again = flowsim.spec.model_of(flowsim.read_record(tmp_path / "flips.nc").attrs)
+    again = flowsim.spec.model_from_attributes(flowsim.read_record(tmp_path / "flips.nc").attrs)
     assert again.chain == flips.chain and again.chain.hidden == BinaryChain(0.5, 0.8)
 
 

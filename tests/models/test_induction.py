@@ -35,7 +35,7 @@ from flowsim.labels import Rule
 from flowsim.models import InductionModel, induction_landscape
 from flowsim.reference import confirm, integrate
 from flowsim.scan import scan_basins
-from flowsim.spec import ModelSpec, model_of
+from flowsim.spec import ModelSpec, model_from_attributes
 
 
 def naive_loss(prior, length, alpha, beta):
@@ -168,13 +168,13 @@ def test_scans_and_clouds_have_its_coordinates(tmp_path):
     write_record(scan, tmp_path / "a.nc")
     again = read_record(tmp_path / "a.nc")
     assert (again.attrs["prior"], again["label"].dims) == ("dirichlet", ("alpha", "beta"))
-    assert model_of(again.attrs).length == 5
+    assert model_from_attributes(again.attrs).length == 5
     grid = np.stack(np.meshgrid(again.alpha, again.beta, indexing="ij"), -1)
     assert again["label"].values.tolist() == find_limits(head, grid).label.tolist()
     assert draw(again).axes[0].get_xlabel().startswith("previous symbol")
     other = scan_basins(InductionModel(5, PRIORS[1]), {"alpha": [0.0], "beta": [1.0]})
     with pytest.raises(InputError, match="build the model by"):
-        model_of(other.attrs)
+        model_from_attributes(other.attrs)
     cloud = gaussian_record(head, [0.5, 2.0], samples=8)
     assert (cloud["fraction"] > 0).all() and (cloud["fraction"] < 1).all()
     assert "integral" not in cloud and cloud.attrs["unresolved"] == 0

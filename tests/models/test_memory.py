@@ -227,7 +227,7 @@ def test_a_scan_of_its_memory_is_recorded_and_read_again(tmp_path):
     found = model("memory", 0.9, flip=0.1, length=2)
     record = flowsim.scan(found, {"e": [0.6], "w": [0.5], "v": [0.3], "alpha": [0.1]})
     flowsim.write_record(record, tmp_path / "memory.nc")
-    again = flowsim.spec.model_of(flowsim.read_record(tmp_path / "memory.nc").attrs)
+    again = flowsim.spec.model_from_attributes(flowsim.read_record(tmp_path / "memory.nc").attrs)
     assert again.options() == found.options()
 
 

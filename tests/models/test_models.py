@@ -9,7 +9,7 @@ from flowsim import BinaryChain, InputError
 from flowsim.interface import LogitGapSystem, conserved_values
 from flowsim.models import CanonicalModel, UntiedModel, energy, past_law
 from flowsim.models.gap_family.loss import gap_loss, gap_slope
-from flowsim.spec import chain_of, model_of
+from flowsim.spec import chain_of, model_from_attributes
 
 
 def row_of(*values):
@@ -168,7 +168,7 @@ def test_a_record_s_attention_and_weights_are_the_model_s_only_if_it_is_rank_one
     attributes = {"p": 0.5, "q": 0.8, "length": 4}
     attributes |= {} if attention is None else {"attention": attention}
     attributes |= {} if tied is None else {"tied": tied}
-    found = model_of(attributes | {"model": "rank-one"})
+    found = model_from_attributes(attributes | {"model": "rank-one"})
     assert found.attention == bool(attention) and found.tied == (tied is not False)
-    canonical = model_of(attributes | {"model": "canonical"})
+    canonical = model_from_attributes(attributes | {"model": "canonical"})
     assert canonical.coordinates == ("e", "w") and not hasattr(canonical, "attention")

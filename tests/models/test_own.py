@@ -123,7 +123,7 @@ def test_every_function_takes_it():
     assert (
         flowsim.reference.reference_limits(model, starts).theta - limits.theta
     ).abs().max() < 1e-5
-    boundary = flowsim.refine_boundary(model, AXES, levels=1)
+    boundary = flowsim.refine_boundary(model, AXES, end_losses=1)
     assert np.abs(boundary["boundary_x"] - ROOTS[0.2][1]).max() < 0.01
     gaussian = flowsim.gaussian(model, np.array([1.0]), 12)
     assert {"count_minimum_1", "count_minimum_2"} <= set(gaussian)
@@ -150,7 +150,7 @@ def test_a_portrait_is_drawn_from_its_file_alone(mine):
     assert run("portrait", "--from", name, "--out", "again.png", cwd=mine).returncode == 0
     assert run("info", name, cwd=mine).returncode == 0
     with pytest.raises(InputError, match=r"the record's model is 'mine.py:DoubleWell'"):
-        flowsim.spec.model_of(record.attrs)
+        flowsim.spec.model_from_attributes(record.attrs)
 
 
 BAD = {
@@ -289,11 +289,11 @@ def test_a_subclass_of_a_built_in_model_is_followed_by_its_own_field():
     assert model.plane.curves(model.plane.window, {}) == [] and not conserved_names(model)
     attributes = flowsim.scan(model, {"w": [-0.5, 0.4], "e": [1.0, 1.5]}).attrs
     with pytest.raises(InputError, match="the record's model is 'Steeper'"):
-        flowsim.spec.model_of(attributes)
+        flowsim.spec.model_from_attributes(attributes)
 
 
 def test_a_subclass_with_another_loss_forgets_the_levels_of_its_parent():
-    assert Doubled(5).levels() is None
+    assert Doubled(5).end_losses() is None
     assert flowsim.models.InductionModel(5).classify([[0.0, 0.0]], True).shape == (1,)
 
 
@@ -312,7 +312,7 @@ def test_what_is_no_model_is_told():
     formula = flowsim.from_loss(lambda x, y: x**2 + y**2)
     assert formula.name == "lambda" and flowsim.from_loss(formula.formula, "bowl").name == "bowl"
     with pytest.raises(InputError, match="from_loss makes a formula a model"):
-        flowsim.spec.model_of(lambda x, y: x**2 + y**2)
+        flowsim.spec.model_from_attributes(lambda x, y: x**2 + y**2)
     nameless = type("Nameless", (flowsim.Model,), {"loss": lambda self, theta: theta.sum(-1)})
     with pytest.raises(InputError, match="Nameless needs coordinates"):
         with_axes(nameless())

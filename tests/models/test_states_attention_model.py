@@ -11,7 +11,7 @@ from flowsim import InputError, MarkovChain, model
 from flowsim.interface import conserved_values
 from flowsim.models import StatesAttentionModel, StatesModel
 from flowsim.models.states.distribution import count_pasts, next_law, share_law
-from flowsim.spec import model_of
+from flowsim.spec import model_from_attributes
 
 #: S, p, N, m.
 CASES = [(2, 0.65, 6, 1), (3, 0.8, 4, 2), (5, 0.7, 3, 4), (3, 0.3, 1, 3)]
@@ -139,7 +139,7 @@ def test_by_name_and_from_a_record():
     assert "length=8" in repr(reduced)
     attributes = {"model": "states", "p": 0.8, "states": 3, "hidden_per_state": 2, "length": 5,
                   "coordinates": ["e", "w", "v"], "attention": 1}  # fmt: skip
-    again = model_of(attributes)
+    again = model_from_attributes(attributes)
     assert isinstance(again, StatesAttentionModel) and again.length == 5
 
 

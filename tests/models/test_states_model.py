@@ -103,7 +103,7 @@ def test_records_and_settings_name_the_model():
         attributes.items()
     )
     assert "q" not in attributes
-    again = flowsim.spec.model_of(attributes)
+    again = flowsim.spec.model_from_attributes(attributes)
     assert repr(again) == repr(model) and chain_of(attributes) == SymmetricChain(5, 0.9)
     spec = ModelSpec.of(model)
     assert spec == ModelSpec("states", {"p": 0.9, "states": 5, "hidden_per_state": 2})

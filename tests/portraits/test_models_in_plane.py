@@ -216,5 +216,5 @@ def test_an_orbit_that_never_settles_is_drawn_for_twenty_of_its_models_units_of_
     of = model("canonical", 0.5, 0.8)
     at_rest = torch.tensor([[0.0, 0.5]], dtype=torch.float64)
     times, path = drawn_orbits(of, at_rest, find_limits(of, at_rest))
-    assert float(times[-1, 0]) == pytest.approx(20 / of.levels().rate) and len(times) == 159
+    assert float(times[-1, 0]) == pytest.approx(20 / of.end_losses().rate) and len(times) == 159
     assert (path == at_rest).all()

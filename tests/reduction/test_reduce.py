@@ -356,7 +356,7 @@ def test_weights_that_never_move_are_no_coordinates(loss, start, names):
     back, off = model.project(moved)
     assert torch.allclose(back, theta, atol=1e-12) and off < 1e-12
     np.testing.assert_allclose(  # what is conserved is looked for among what moves
-        model.gradient(theta), model.network.gradients(model.flat(theta)[None])[0] @ model.basis
+        model.gradient(theta), model.network.gradients(model.embed(theta)[None])[0] @ model.basis
     )
 
 

@@ -81,8 +81,8 @@ def test_built_in_models_vary_whatever_they_have(tmp_path):
     np.testing.assert_array_equal(record["label"].sel(p=0.4, flip=0.4), alone["label"])
     assert record.attrs["title"] == "canonical model of a hidden chain"
     with pytest.raises(InputError, match="not of one p and one flip: give p and flip"):
-        flowsim.spec.model_of(record.attrs)
-    assert flowsim.spec.model_of(record.attrs, p=0.4, flip=0.4).chain.flip == 0.4
+        flowsim.spec.model_from_attributes(record.attrs)
+    assert flowsim.spec.model_from_attributes(record.attrs, p=0.4, flip=0.4).chain.flip == 0.4
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from flowsim.scan import store as store_module
 from flowsim.scan.follow import shaped
 from flowsim.scan.plan import run_task
 from flowsim.scan.record import scan_record
-from flowsim.spec import model_of, spec_of
+from flowsim.spec import model_from_attributes, spec_of
 
 AXES = {"e": cell_centres(-2, 2, 9), "w": cell_centres(-2, 2, 7)}
 CANONICAL = ModelSpec.first("canonical")
@@ -118,7 +118,7 @@ def test_records_are_what_xarray_expects_in_memory_and_on_disk(tmp_path, drawn):
             assert "units" not in variable.attrs, name  # xarray's plots would say "[1]"
         for name in ("kind", "model", "coordinates", "p", "q", "regime", "bias", "starts"):
             assert np.array_equal(record.attrs[name], stored.attrs[name]), name
-        assert repr(model_of(record.attrs)) == "CanonicalModel(p=0.5, q=0.8)"
+        assert repr(model_from_attributes(record.attrs)) == "CanonicalModel(p=0.5, q=0.8)"
         for library in ("torch", "torchdiffeq", "numpy", "scipy", "numba", "h5py", "xarray"):
             assert f"{library} " in record.attrs["versions"]
     for name in here.variables:
@@ -587,12 +587,12 @@ def test_several_lengths_are_a_dimension_and_each_is_the_scan_at_one(tmp_path):
     assert record["share"].dims == ("q", "length", "basin")
     assert record["length"].to_numpy().tolist() == [2, 5]
     assert "length" not in record.attrs and record.attrs["p"] == 0.5
-    one = scan_basins(model_of(record.attrs, q=0.8, length=5), UNIFORM["starts"])
+    one = scan_basins(model_from_attributes(record.attrs, q=0.8, length=5), UNIFORM["starts"])
     here = record.sel(q=0.8, length=5)
     assert (here["label"].to_numpy() == one["label"].to_numpy()).all()
     assert np.allclose(here["limit_loss"], one["limit_loss"], rtol=1e-9)
     with pytest.raises(InputError, match="not of one length: give length"):
-        model_of(record.attrs, q=0.8)
+        model_from_attributes(record.attrs, q=0.8)
 
 
 @pytest.mark.parametrize(

@@ -298,7 +298,7 @@ def test_a_model_that_names_its_ends_names_those_of_steps_too():
     assert (found.label == find_limits(canonical, start).label)[decided].double().mean() > 0.95
     best = found.label == Label.GLOBAL_MINIMUM
     assert best.any() and (found.rule[best] == Rule.REACHED_MINIMA).all()
-    assert (found.loss[best] - canonical.levels().best).abs().max() < 1e-12
+    assert (found.loss[best] - canonical.end_losses().best).abs().max() < 1e-12
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw"])

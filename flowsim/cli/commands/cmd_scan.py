@@ -264,7 +264,7 @@ def _run(given: ScanOptions, spec: ModelSpec, starts: Starts, model: Model, out:
         optimizer=given.choice_of_optimizer(given.model, given.seed), max_steps=given.max_steps,
     )  # fmt: skip
     given.check_optimizer_size(task.model_at(task.size - 1), min(task.size, task.chunk))
-    named = model.levels() is not None
+    named = model.end_losses() is not None
     with progress(task.size, "points", given.quiet) as meter:
 
         def count(labels: np.ndarray) -> None:

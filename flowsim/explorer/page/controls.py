@@ -65,20 +65,24 @@ class Controls:
         self.length = self._spinner("N, positions", "length", *_most("length"))
         self.states = self._spinner("S, states", "states", *_most("states"))
         self.options = self._boxes("options", "attention", "untied")
-        self.reading = _words("reading")
+        self.window_text = _words("reading")
         ways = ["zooms", "moves", "throws a cloud"]
         self.drag = self._widget(models.RadioButtonGroup, "drag", active=ZOOM, labels=ways)
         self.back = self._button("Zoom back", "back")
         self.closer = self._button("Zoom in", "closer")
         self.reset = self._button("Reset", "reset")
         self.logs = self._boxes("logs", "log time", "log excess loss")
-        self.under = _words("under")
+        self.cursor_text = _words("under")
         self.undo = self._button("Undo", "undo")
         self.clear = self._button("Clear all", "clear")
         self.backward = self._boxes("backward", "also backward in time")
         self.place = self._widget(models.TextInput, "place", placeholder="-1.2, 0.5")
         self.go = self._button("Start", "go")
-        self.legend, self.story, self.cloud = _words("legend"), _words("story"), _words("cloud")
+        self.legend, self.trajectory_text, self.cloud = (
+            _words("legend"),
+            _words("story"),
+            _words("cloud"),
+        )
         self.problem = _words("problem", visible=False)
         self._add_training()
         words = {"png": "Save PNG", "svg": "Save SVG", "record": "Save record"}
@@ -105,11 +109,11 @@ class Controls:
         self.train = self._button("Train", "train", button_type="primary", disabled=True)
         self.halt = self._button("Stop", "halt", disabled=True)
         self.whole = self._button("Run to the end", "whole", disabled=True)
-        self.verdict = _words("verdict")
+        self.outcome_text = _words("verdict")
         #: The widgets of full training.
         self.of_training = [
             self.heading, self.trainer, self.d, self.positions, self.noise, self.rate, self.steps,
-            self.train, self.halt, self.whole, self.verdict,
+            self.train, self.halt, self.whole, self.outcome_text,
         ]  # fmt: skip
 
     def _widget(self, kind: Any, name: str, **more: Any) -> Any:
@@ -139,7 +143,7 @@ def _look() -> models.InlineStyleSheet:
 
 def _most(name: str) -> tuple[float, float]:
     """The values of an argument that the explorer shows."""
-    shown = next(iter(models_with(name).values())).shown
+    shown = next(iter(models_with(name).values())).slider
     assert shown is not None, f"{name} needs values that are shown"
     return shown
 
@@ -147,8 +151,8 @@ def _most(name: str) -> tuple[float, float]:
 def _range(value: float, about: Parameter | None = None) -> tuple[float, float]:
     """The ends of an argument's slider: by its declaration, or four times its value to both sides,
     or from −1 to 1."""
-    if about is not None and about.shown is not None:
-        return about.shown
+    if about is not None and about.slider is not None:
+        return about.slider
     reach = 4 * abs(value) or 1.0
     return -reach, reach
 

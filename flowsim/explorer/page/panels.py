@@ -17,8 +17,8 @@ from bokeh.models import ColumnDataSource, CustomJS
 from flowsim.drawing.overlay import path_columns
 from flowsim.errors import InputError
 from flowsim.explorer.export import command_lines, python_lines, saved_file
+from flowsim.explorer.page.messages import describe_run, other_length, why_apart
 from flowsim.explorer.page.page_parts import Page
-from flowsim.explorer.page.words import describe_run, other_length, why_apart
 from flowsim.explorer.training import USUAL_RATE, Run, check_training, training
 from flowsim.explorer.view import LOGS, Stop, View, full_length
 from flowsim.labels import Label
@@ -158,7 +158,7 @@ class TrainerPanel:
         try:
             check_training(view, visit.full)
         except InputError as error:
-            visit.controls.verdict.text = f"<p>{escape(str(error))}.</p>"
+            visit.controls.outcome_text.text = f"<p>{escape(str(error))}.</p>"
             return
         run = Run(orbit.start, visit.full, orbit.label, whole=whole)
         others = [r for r in visit.runs if not (whole and r.start == run.start)]
@@ -197,7 +197,7 @@ class TrainerPanel:
         else:
             text = f"<p>{escape(describe_run(visit.view, run))}</p>"
         c.whole.disabled = self.busy or run is None or run.ended != "decided"
-        c.verdict.text = text + other_length(visit.view, visit.full)
+        c.outcome_text.text = text + other_length(visit.view, visit.full)
 
     def _chosen(self, name: str, _attribute: str, _old: Any, new: Any) -> None:
         if self._setting:
@@ -214,7 +214,7 @@ class TrainerPanel:
             if name == "trainer":
                 settings = replace(settings, learning_rate=None)
         except (InputError, TypeError, ValueError) as error:
-            self.visit.controls.verdict.text = f"<p>{escape(str(error))}.</p>"
+            self.visit.controls.outcome_text.text = f"<p>{escape(str(error))}.</p>"
         else:
             self.visit.full = settings
             self.visit.write_address()

@@ -10,8 +10,8 @@ import torch
 import xarray as xr
 
 from flowsim.explorer import layers
+from flowsim.explorer.page.messages import describe_cursor, describe_window, legend
 from flowsim.explorer.page.page_parts import Page
-from flowsim.explorer.page.words import describe_cursor, describe_window, legend
 from flowsim.explorer.view import View
 from flowsim.interface import theta_at
 
@@ -89,7 +89,7 @@ class Picture:
             y, x = (torch.tensor([value]).double() for value in at)
             theta = theta_at(view.model.plane, x, y, view.fixed_values)
             text = describe_cursor(view, self.cells, *at, float(view.model.loss(theta)[0]))
-        self.visit.controls.under.text = text
+        self.visit.controls.cursor_text.text = text
 
     def _look(self) -> None:
         """Coarse labels, then curves, in a thread: a first orbit waits for a compiler."""
@@ -154,4 +154,4 @@ class Picture:
     def _show_cells(self, view: View, cells: layers.Cells) -> None:
         self.cells = cells
         self.visit.plane.show_cells(view, cells)
-        self.visit.controls.reading.text = describe_window(view, cells)
+        self.visit.controls.window_text.text = describe_window(view, cells)

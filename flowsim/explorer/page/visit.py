@@ -18,11 +18,11 @@ from flowsim.explorer.link import to_query
 from flowsim.explorer.page.controls import Controls
 from flowsim.explorer.page.gestures import Gestures, Keyboard
 from flowsim.explorer.page.jobs import Jobs, Pools
+from flowsim.explorer.page.messages import cloud_words, describe_trajectory
 from flowsim.explorer.page.panels import Choices, Outgoing, TrainerPanel
 from flowsim.explorer.page.plane_figure import PlaneFigure
 from flowsim.explorer.page.plane_picture import REST, Picture
 from flowsim.explorer.page.time_figures import TimeFigures
-from flowsim.explorer.page.words import cloud_words, describe_trajectory
 from flowsim.explorer.starts import CloudShare, Orbit, cloud_shares, follow_start
 from flowsim.explorer.training import FullSettings, Run
 from flowsim.explorer.view import Start, Stop, View
@@ -211,7 +211,9 @@ class Visit:
         view = self.view
         self.plane.show_orbits(view, self.orbits, self.chosen)
         waiting = len(view.starts) - len(self.orbits)
-        self.controls.story.text = describe_trajectory(view, self.orbits, self.chosen, waiting)
+        self.controls.trajectory_text.text = describe_trajectory(
+            view, self.orbits, self.chosen, waiting
+        )
 
     def _follow_cloud(self) -> None:
         view = self.view

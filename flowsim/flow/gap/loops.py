@@ -352,7 +352,7 @@ def find_ends(
     starts: np.ndarray,
     allowed: Steps,
     theta: np.ndarray,
-    codes: np.ndarray,
+    return_codes: np.ndarray,
     values: np.ndarray,
     evaluations: np.ndarray,
 ) -> None:
@@ -364,7 +364,8 @@ def find_ends(
         starts: shape (n, k).
         allowed: to the steps of an orbit.
         theta: to be filled with the end points, shape (n, k).
-        codes: to be filled with why the row ended, its status and what neighbours said, (3, n).
+        return_codes: to be filled with why the row ended, its status and what neighbours said,
+            (3, n).
         values: to be filled with loss and ‖∇L‖ at the end, shape (2, n).
         evaluations: to be filled with the evaluations of the field, shape (n,).
     """
@@ -383,13 +384,13 @@ def find_ends(
             why = TRAPPED
         elif end == STILL:
             why = CRITICAL
-        codes[0, n] = why
-        codes[1, n] = _CONVERGED
+        return_codes[0, n] = why
+        return_codes[1, n] = _CONVERGED
         if end == OUT_OF_STEPS:
-            codes[1, n] = _TIMED_OUT
+            return_codes[1, n] = _TIMED_OUT
         elif end in (LOST, NOT_FINITE):
-            codes[1, n] = _FAILED
-        codes[2, n] = _AGREE if rule == BESIDE else _DIFFER if end == DIVIDED else 0
+            return_codes[1, n] = _FAILED
+        return_codes[2, n] = _AGREE if rule == BESIDE else _DIFFER if end == DIVIDED else 0
         here = gap(far, sign, *p)
         values[0, n] = loss(params, here)
         values[1, n] = abs(slope(params, here - target)) * math.sqrt(steepness(far, sign, *p))

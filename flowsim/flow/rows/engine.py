@@ -20,7 +20,7 @@ from flowsim.flow.rows import hooks, loop
 from flowsim.flow.rows.loop import ATTEMPTS, KINKS, TrajectoryBuffers
 from flowsim.flow.rows.workspace import allocate_workspace
 from flowsim.flow.tableau import STAGES
-from flowsim.interface import CompiledModel, Levels, Model
+from flowsim.interface import CompiledModel, EndLosses, Model
 from flowsim.labels import Status
 from flowsim.landscape.critical import curvatures
 
@@ -182,12 +182,12 @@ class SwitchingSolver:
         """The end states of rows (n, k), followed once."""
         model, half = self.model, self.half
         found = follow_rows(model, half, start, steps)
-        why, levels = found.why.clone(), model.levels()
+        why, end_losses = found.why.clone(), model.end_losses()
         if half.place_ends is not None:
             known = half.place_ends(why == return_codes.BELOW_PLATEAU, found.theta, found.loss)
             why[known], found.speed[known] = return_codes.KNOWN_END, 0.0
-        elif levels is not None:
-            _rest(model, levels, found, why)
+        elif end_losses is not None:
+            _rest(model, end_losses, found, why)
         critical = why == return_codes.CRITICAL
         found.theta[critical] = start[critical]
         status = torch.full_like(why, Status.CONVERGED, dtype=torch.int8)
@@ -228,11 +228,11 @@ class SwitchingSolver:
         return times_to_fraction(until, start, begun, ends.loss, fraction)
 
 
-def _rest(model: Model, levels: Levels, found: Followed, why: Tensor) -> None:
+def _rest(model: Model, end_losses: EndLosses, found: Followed, why: Tensor) -> None:
     """Put the rows in a plane that attracts on it, and find which others are at rest, in place."""
     trapped = why == return_codes.TRAPPED
     found.theta[trapped, 0] = 0.0
-    found.loss[trapped] = levels.trap
+    found.loss[trapped] = end_losses.trap
     found.speed[trapped] = 0.0
     resting = why == return_codes.REST
     if bool(resting.any()):
@@ -244,16 +244,16 @@ def _rest(model: Model, levels: Levels, found: Followed, why: Tensor) -> None:
 
 def _near_saddles(model: Model, half: CompiledModel, found: Followed, rtol: float) -> Tensor:
     """Codes of the distance to the nearest saddle, (n,): see ``return_codes``."""
-    levels, stuck = model.levels(), found.why == return_codes.STUCK
+    end_losses, stuck = model.end_losses(), found.why == return_codes.STUCK
     if half.near_saddles is not None:
         passed = torch.from_numpy(half.near_saddles(found.near.numpy(), rtol))
         return torch.where(stuck, return_codes.FAR, passed)
-    if half.scale is not None or levels is None:
+    if half.scale is not None or end_losses is None:
         scale = half.scale(found.loss) if half.scale is not None else 0.0
         near = (found.passed < _DOUBTFUL * scale) & ~stuck
     elif any(model.keeps_sign):
         nearest = torch.where(found.why == return_codes.TRAPPED, found.slowest, found.passed)
-        near = (nearest < _DOUBTFUL_LOGARITHMS * levels.speed) & ~stuck
+        near = (nearest < _DOUBTFUL_LOGARITHMS * end_losses.speed) & ~stuck
     else:  # a row that is stuck is tried once more
-        near = (found.passed < _DOUBTFUL * levels.speed) | stuck
+        near = (found.passed < _DOUBTFUL * end_losses.speed) | stuck
     return torch.where(near, return_codes.NEAR, return_codes.FAR)

@@ -23,9 +23,9 @@ from flowsim.models.on_chain import ChainPlane, canonical_integral
 class CanonicalPlane(ChainPlane):
     """(w, e); the separatrix is known unless the bias is a coordinate."""
 
-    def separatrix(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+    def separatrix(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
         if self.model.dynamic_bias:
-            return super().separatrix(x, held)
+            return super().separatrix(x, fixed)
         return separatrix(self.model.chain, x)
 
 

@@ -21,7 +21,7 @@ class Flips(OnBinaryChain):
     title = "Hidden chain with flips"
     of_chain = ("p", "q", "flip")
 
-    flip: float = Parameter(0.1, "chance that a symbol is flipped", shown=(0.0, 0.49)).field()
+    flip: float = Parameter(0.1, "chance that a symbol is flipped", slider=(0.0, 0.49)).field()
     bias: str = BIAS.field()
 
     def chain(self) -> FlippedChain:

@@ -13,7 +13,7 @@ from flowsim.chains.exact_losses import count_classes
 from flowsim.chains.priors import DirichletPrior, Prior
 from flowsim.errors import InputError
 from flowsim.flow.rows.engine import SwitchingSolver
-from flowsim.interface import Levels, RecordedModel
+from flowsim.interface import EndLosses, RecordedModel
 from flowsim.labels import Label
 from flowsim.models.autograd import Gradient, Hessian, Loss
 from flowsim.models.induction.ends import induction_landscape
@@ -112,14 +112,14 @@ class InductionModel(RecordedModel):
     def plane(self) -> InductionPlane:
         return InductionPlane(self)
 
-    def levels(self) -> Levels | None:
+    def end_losses(self) -> EndLosses | None:
         """The lower end and the plateau; None where no end is known."""
         found = induction_landscape(self)
         if not found.ends:
             return None
         best = found.ends[found.best].loss
         drop = found.plateau - best
-        return Levels(
+        return EndLosses(
             best, found.plateau, drop, drop, rate=6e-5, classify=self.classify,
             label_of_point=self.label_of_point,
         )  # fmt: skip

@@ -17,20 +17,20 @@ from flowsim.models.on_chain import AttentionPlane
 class LinearPlane(AttentionPlane):
     """(w, e) with a held."""
 
-    def separatrix(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+    def separatrix(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
         """An orbit changes side where e² passes 2(1 + a)², or the level of the saddle's energy."""
         if self.model.dynamic_bias:
-            return super().separatrix(x, held)
-        share = 1 + held.get("a", 0.0)
+            return super().separatrix(x, fixed)
+        share = 1 + fixed.get("a", 0.0)
         level = x.square() - x.abs().log() + SADDLE_ENERGY
         level = torch.where(x < 0, level.clamp_min(0), torch.inf).clamp_max(2 * share**2)
         trapping = share * feed_forward_gain(x) * self.model.chain.second_eigenvalue < 0
         return torch.where(trapping, level.sqrt(), torch.nan)
 
-    def minima(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
-        if "b" in held:
+    def minima(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
+        if "b" in fixed:
             return torch.full_like(x, torch.nan)
-        gain = (1 + held.get("a", 0.0)) * feed_forward_gain(x)
+        gain = (1 + fixed.get("a", 0.0)) * feed_forward_gain(x)
         squared = self.model.chain.target_logit_gap / gain
         return torch.where(squared > 0, squared.sqrt(), torch.nan)
 

@@ -25,9 +25,11 @@ class Memory(Arguments):
     }
 
     p: float = LEAVES.field()
-    flip: float = Parameter(0.2, "chance of another symbol than its own", shown=(0.0, 0.49)).field()
-    states: int = Parameter(2, "the number of states", shown=(2, 3)).field()
-    length: int = replace(LENGTH, default=2, shown=(1, 8)).field()
+    flip: float = Parameter(
+        0.2, "chance of another symbol than its own", slider=(0.0, 0.49)
+    ).field()
+    states: int = Parameter(2, "the number of states", slider=(2, 3)).field()
+    length: int = replace(LENGTH, default=2, slider=(1, 8)).field()
     hidden_per_state: int = HIDDEN.field()
     decay: str = Parameter("signed", "signed, in (-1, 1), or positive, in (0, 1)").field()
 

@@ -16,9 +16,9 @@ from flowsim.errors import InputError, require_integer
 from flowsim.flow.any_loss import RosenbrockSolver
 from flowsim.interface import RecordedModel, SolverDefaults
 from flowsim.models.autograd import Gradient, Hessian, Loss
-from flowsim.models.memory.law import hidden_symmetric, pasts
 from flowsim.models.memory.plane import MemoryPlane
-from flowsim.models.memory.words import QUANTITIES, sum_words
+from flowsim.models.memory.process import hidden_symmetric, pasts
+from flowsim.models.memory.word_sums import QUANTITIES, sum_words
 from flowsim.models.states import HIDDEN_PER_STATE
 
 #: Maps of raw numbers to decays: into (−1, 1) and into (0, 1).
@@ -138,7 +138,7 @@ class MemoryModel(RecordedModel):
 
     def flow(self) -> RosenbrockSolver:
         """The solver for any loss, each of whose starts takes four times as long as elsewhere."""
-        return RosenbrockSolver(self, SolverDefaults(cost=4e-3, kinks=self.states > 2))
+        return RosenbrockSolver(self, SolverDefaults(cost=4e-3, count_kinks=self.states > 2))
 
     def loss(self, theta: Tensor) -> Tensor:
         """Exact expected next-symbol cross-entropy in nats, shape (...)."""

@@ -271,7 +271,7 @@ class RankOneModel(OnChain):
         if self.attention:
             return None
         chain = self.chain
-        lowest = self.levels().reached(self.excess(theta))
+        lowest = self.end_losses().reached(self.excess(theta))
         rho, w1 = theta[:, 1], theta[:, 2]
         product = 4 * w1 * theta[:, 3]
         gain = 1 + product

@@ -32,7 +32,7 @@ class RankOnePlane(AttentionPlane):
         canonical = ("e", "w", "a") if model.attention else ("e", "w")
         starts = (canonical, (*canonical, "b"), model.coordinates)
         super().__init__(model, starts, model.attention and model.tied)
-        self.holds = ("a", "b") if model.attention else ("b",)
+        self.fixable = ("a", "b") if model.attention else ("b",)
         same = model.tied and not model.attention  # then it is a model of the same transformer
         self.defaults = replace(
             self.defaults,
@@ -50,12 +50,12 @@ class RankOnePlane(AttentionPlane):
     def project(self, theta: Tensor) -> Tensor:
         return self.model.to_canonical(theta)
 
-    def separatrix(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
-        if self.model.attention or "b" in held:
-            return super().separatrix(x, held)
+    def separatrix(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
+        if self.model.attention or "b" in fixed:
+            return super().separatrix(x, fixed)
         return separatrix(self.model.chain, x)
 
-    def line(self, x: Tensor, held: Mapping[str, float]) -> Tensor | None:
+    def line(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor | None:
         """The kind of the lifts of (0, w) in the tied model without attention.
 
         Near such a point, with e and ρ small and w₁w₂ = w|w| as lifted, the logit gap is
@@ -65,7 +65,7 @@ class RankOnePlane(AttentionPlane):
         below; for p + q < 1 there is none: it is a maximum for w ≥ −1/2 and a saddle below.
         Source: own derivation.
         """
-        if not self._known(held):
+        if not self._known(fixed):
             return None
         sign = self.model.chain.second_eigenvalue
         if sign == 0:
@@ -73,10 +73,10 @@ class RankOnePlane(AttentionPlane):
         other = CriticalPoint.LOCAL_MINIMUM if sign < 0 else CriticalPoint.LOCAL_MAXIMUM
         return torch.where(x > -0.5, other, CriticalPoint.SADDLE).to(torch.int8)
 
-    def saddles(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+    def saddles(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
         inside = bool(x[0] < -0.5 < x[-1]) and self.model.chain.second_eigenvalue != 0
-        return x.new_tensor([-0.5]) if inside and self._known(held) else x[:0]
+        return x.new_tensor([-0.5]) if inside and self._known(fixed) else x[:0]
 
-    def _known(self, held: Mapping[str, float]) -> bool:
+    def _known(self, fixed: Mapping[str, float]) -> bool:
         """Return whether all points (w, 0) are critical and their kind is known."""
-        return not self.model.attention and self.model.tied and "b" not in held
+        return not self.model.attention and self.model.tied and "b" not in fixed

@@ -12,7 +12,7 @@ from flowsim.flow.return_codes import FAR, IF_CHANGED, NEAR, TRAPPED
 from flowsim.interface import CompiledModel
 from flowsim.models.on_chain import beyond_targets, unigram_logit
 from flowsim.models.rank_one import field as of_mode
-from flowsim.models.rank_one import kinks, slow_manifold
+from flowsim.models.rank_one import slow_manifold, switching_surfaces
 from flowsim.models.rank_one import termination as ends
 from flowsim.models.rank_one.field import (
     CLOSED,
@@ -21,7 +21,7 @@ from flowsim.models.rank_one.field import (
     SLIDING,
     residual_at,
 )
-from flowsim.models.rank_one.kinks import UNIT0, UNIT1
+from flowsim.models.rank_one.switching_surfaces import UNIT0, UNIT1
 from flowsim.models.rank_one.termination import (
     AMPLITUDE,
     CENTRE,
@@ -42,11 +42,11 @@ _NARROW, _CENTRAL = 1e3, 1e-2
 _field, _jacobian, _check_termination = of_mode.velocity, of_mode.jacobian, ends.check_termination
 _loss, _excess = of_mode.loss, of_mode.excess
 _choose_modes, _missed_crossing, _smallest = (
-    kinks.choose_modes,
-    kinks.missed_crossing,
-    kinks.smallest_margin,
+    switching_surfaces.choose_modes,
+    switching_surfaces.missed_crossing,
+    switching_surfaces.smallest_margin,
 )
-_project = kinks.project
+_project = switching_surfaces.project
 _to_slow_manifold, _to_step_coordinates, _stage, _from_step_coordinates = (
     slow_manifold.to_slow_manifold,
     slow_manifold.to_step_coordinates,
@@ -305,7 +305,7 @@ def rows_of(model: Any) -> CompiledModel:
         max_steps=30_000,
         long=100_000,
         at_once=2048,
-        kinks=True,
+        count_kinks=True,
         finer=1e-4,
         finest=1e-13,
         more=5,

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 #: m, the hidden units for each state, unless given.
 HIDDEN_PER_STATE = 4
-LEAVES = Parameter(0.9, "chance to leave a state", required=True, shown=(0.001, 0.999))
-HIDDEN = Parameter(HIDDEN_PER_STATE, "hidden units for each state", shown=(1, 50))
+LEAVES = Parameter(0.9, "chance to leave a state", required=True, slider=(0.001, 0.999))
+HIDDEN = Parameter(HIDDEN_PER_STATE, "hidden units for each state", slider=(1, 50))
 #: Why a symmetric chain takes no bias.
 NO_BIAS = "has a bias that is zero by symmetry; omit bias"
 
@@ -31,7 +31,7 @@ class States(Arguments):
         "q": "takes no q: its chain stays with probability 1 - p",
     }
 
-    states: int = Parameter(5, "the number of states", required=True, shown=(2, 50)).field()
+    states: int = Parameter(5, "the number of states", required=True, slider=(2, 50)).field()
     p: float = LEAVES.field()
     hidden_per_state: int = HIDDEN.field()
     attention: bool = Parameter(False, "uniform attention a = v|v|").field()

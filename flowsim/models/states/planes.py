@@ -25,13 +25,13 @@ class StatesPlane(ChainPlane):
         super().__init__(model)
         self.per_e, self.per_w, self.gap_factor = per_e, per_w, gap_factor
 
-    def separatrix(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+    def separatrix(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
         if self.model.attention:
-            return super().separatrix(x, held)
+            return super().separatrix(x, fixed)
         return separatrix(self.model.chain, self.per_w * x) / self.per_e
 
-    def minima(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
-        if held.get("v"):
+    def minima(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
+        if fixed.get("v"):
             return torch.full_like(x, torch.nan)
         found = minima_curve(self.model.chain, self.per_w * x)
         return found / (self.per_e * math.sqrt(self.gap_factor))

@@ -17,18 +17,18 @@ from flowsim.models.on_chain import ChainPlane
 class UntiedPlane(ChainPlane):
     """(w, e); the points e = 0 move unless u = 0."""
 
-    def mirrored(self, held: Mapping[str, float]) -> bool:
-        return "u" not in held
+    def mirrored(self, fixed: Mapping[str, float]) -> bool:
+        return "u" not in fixed
 
-    def minima(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
-        if "u" not in held or "b" in held:
-            return super().minima(x, held)
-        return self.model.chain.target_logit_gap / (held["u"] * feed_forward_gain(x))
+    def minima(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
+        if "u" not in fixed or "b" in fixed:
+            return super().minima(x, fixed)
+        return self.model.chain.target_logit_gap / (fixed["u"] * feed_forward_gain(x))
 
-    def line(self, x: Tensor, held: Mapping[str, float]) -> Tensor | None:
+    def line(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor | None:
         return None
 
-    def saddles(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+    def saddles(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
         return x[:0]
 
 

@@ -342,7 +342,7 @@ def test_what_the_rest_moves_while_the_embedding_dies():
     weights["bias"] += 0.01
     near = unigram_trap(arch, weights, chain)
     assert near.at_rest and near.traps
-    from full_model.theorems.trap import off_the_set, where_it_ends
+    from full_model.theorems.unigram_trap import off_the_set, where_it_ends
 
     later = where_it_ends(arch, weights, chain, off_the_set(arch, weights, chain))
     end, _ = descend(arch, weights, chain, 1500, 0.05)

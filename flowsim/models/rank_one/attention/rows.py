@@ -60,5 +60,5 @@ def rows_of(model: Any) -> CompiledModel:
         max_steps=30_000,
         at_once=32,
         cost=4e-3,
-        kinks=True,
+        count_kinks=True,
     )

@@ -23,7 +23,7 @@ QUANTITIES = {"loss": 0, "gradient": 1, "hessian": 2}
 
 
 @compiled(nrt=True)
-def sum_words(axes, theta, signed, states, hidden, length, chances, laws, found):
+def sum_words(axes, theta, signed, states, hidden, length, chances, next_law, found):
     """Fill ``found`` (n, 1, 4 or 16) at the points ``theta`` (n, 4)."""
     S, c = states, states / (states - 1.0)
     memory = np.zeros((S ** (length - 1), 3, S))
@@ -91,12 +91,14 @@ def sum_words(axes, theta, signed, states, hidden, length, chances, laws, found)
                     log_sum = top + math.log(total)
                     if axes == 0:
                         for t in range(S):
-                            found[row, 0] += weight * laws[place + word, t] * (log_sum - logits[t])
+                            found[row, 0] += (
+                                weight * next_law[place + word, t] * (log_sum - logits[t])
+                            )
                         continue
                     mean[:] = 0.0
                     for t in range(S):
                         chance = math.exp(logits[t] - log_sum)
-                        off = chance - laws[place + word, t]
+                        off = chance - next_law[place + word, t]
                         for i in range(4):
                             mean[i] += chance * first[t, i]
                             if axes == 1:

@@ -45,7 +45,7 @@ def describe_window(view: View, cells: Cells) -> str:
     said = ", ".join(parts) if parts else "being worked out …"
     side = cells.label.shape[0]
     ways = {"closed form": "by the closed form", "flow": "each followed by the flow"}
-    how = f"{side} × {side} points, {ways[cells.how]}" if cells.how else ""
+    how = f"{side} × {side} points, {ways[cells.decided_by]}" if cells.decided_by else ""
     more = "" if cells.final or not parts else " …"
     note = f"<p style='color:#555;font-size:12px'>{how}{more}</p>" if how else ""
     first = f"<p>{regime}.</p>" if regime else ""
@@ -110,7 +110,7 @@ def cloud_words(view: View, found: CloudShare | None) -> str:
     for label in (Label.SADDLE, Label.UNRESOLVED):
         share = found.share(label)[0]
         text += f", {style.in_percent(share)} {_VERBS[label.name.lower()]}" if share else ""
-    text += f"; {found.drawn} are followed in all …" if len(found.label) < found.drawn else ""
+    text += f"; {found.wanted} are followed in all …" if len(found.label) < found.wanted else ""
     return text + ". Drag inside its ring to move it.</p>"
 
 

@@ -46,7 +46,7 @@ def rest_on_kinks(model: Model, start: Tensor, ends: EndStates) -> None:
 
     A jump of the field, such as −sign ∇L, holds rows too.
     """
-    if model.levels() is not None:
+    if model.end_losses() is not None:
         return
     way = (ends.theta - start).abs().amax(1)
     spent = (ends.why == OUT_OF_STEPS) | (ends.why == NOT_FINITE)

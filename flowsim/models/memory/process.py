@@ -23,7 +23,7 @@ def hidden_symmetric(states: int, p: float, flip: float) -> HiddenMarkovProcess:
     Raises:
         InputError: S below 2, p not between 0 and 1, ε not in [0, 1).
 
-    >>> from flowsim.models.memory.law import hidden_symmetric
+    >>> from flowsim.models.memory.process import hidden_symmetric
     >>> round(hidden_symmetric(3, 0.1, 0.15).ngram_loss(2), 6)
     0.857719
     """
