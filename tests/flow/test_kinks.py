@@ -89,8 +89,8 @@ def test_where_a_field_jumps_branches_are_two_curves_and_the_point_between_them_
     starts = [[0.1, 0.1], [1.9, 0.3], [0.4, 1.7], [-0.2, -0.3], [-1.6, 0.3], [0.7, -0.7], [2, 2.5]]
     model, ends = SignFlow(), flowsim.landscape.Ends(SignFlow())
     found = flowsim.find_limits(model, torch.tensor(starts, dtype=torch.float64))
-    assert ends.codes(found.label, found.theta, found.loss).tolist() == [2, 2, 2, 1, 1, 3, 2]
-    assert [(end.kind, end.flat) for end in ends.found] == [
+    assert ends.identify(found).tolist() == [2, 2, 2, 1, 1, 3, 2]
+    assert [(end.kind, end.dimension) for end in ends.found] == [
         ("minimum", 1),
         ("minimum", 1),
         ("saddle", 0),
