@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "add_boundary": "boundary.in_record",
         "add_edge_distance": "boundary.cells",
         "edge_distance": "boundary.distance",
+        "edge_state": "boundary.tracking",
         "per_end": "boundary.cells",
         "refined_labels": "boundary.refine",
         "stable_manifolds": "boundary.manifolds",
