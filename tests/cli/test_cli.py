@@ -199,6 +199,7 @@ def test_unresolved_cells_have_an_exit_code_of_their_own(tmp_path):
     assert run("portrait", *out, *words, "--overwrite", "--quiet", cwd=tmp_path).stderr == ""
 
 
+@pytest.mark.slow
 def test_interrupt_leaves_nothing_and_says_so(tmp_path):
     command = [FLOWSIM, "portrait", "--p", "0.5", "--q", "0.8", "--resolution", "2000"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)

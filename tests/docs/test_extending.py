@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_the_blocks_run_and_their_command_prints_what_the_page_says(tmp_path):
     page = (ROOT / "docs/extending.md").read_text()
     script = tmp_path / "mine.py"
