@@ -85,9 +85,10 @@ def test_the_wheel_works_without_the_repository(built, tmp_path, monkeypatch):
     """
     _, wheel = built
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    shell(sys.executable, "-m", "venv", tmp_path / "empty", cwd=tmp_path)
+    shell(sys.executable, "-m", "venv", "--without-pip", tmp_path / "empty", cwd=tmp_path)
     binaries = tmp_path / "empty" / "bin"
-    shell(binaries / "python", "-m", "pip", "install", "-q", "--no-deps", wheel, cwd=tmp_path)
+    words = "--python", binaries / "python", "install", "-q", "--no-deps", wheel
+    shell(sys.executable, "-m", "pip", *words, cwd=tmp_path)
     (own,) = (tmp_path / "empty").rglob("site-packages")
     (own / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
     where = shell(

@@ -261,7 +261,6 @@ def test_a_model_of_the_users_own(browser, tmp_path):
     try:
         at = Visitor(browser, served.address)
         at.reads("go to minimum 1 (loss −0.209)")
-        at.reads("64 × 64 points")
         at.reads("● minimum")
         at.reads("✕ saddle")
         at.click(0.5, 1.0)

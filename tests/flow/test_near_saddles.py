@@ -46,7 +46,7 @@ def half_time(depth, d):
 
 @pytest.mark.parametrize("depth, small", [
     (2, (1e-3, 1e-8, 1e-16, 1e-30)), (3, (1e-8,)),
-    pytest.param(6, (1e-3, 1e-30), marks=pytest.mark.slow),
+    pytest.param(6, (1e-3, 1e-8), marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_small_first_weights_learn_in_the_time_of_the_closed_form(depth, small):
     model, starts = Product(depth), [[d] * depth for d in small]
@@ -57,7 +57,7 @@ def test_small_first_weights_learn_in_the_time_of_the_closed_form(depth, small):
     assert times == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize("least", [1e-20, pytest.param(1e-300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("least", [1e-20, pytest.param(1e-90, marks=pytest.mark.slow)])
 def test_on_either_side_of_a_saddle_starts_go_to_that_side(least):
     """However close they are; those on the line that it attracts end there."""
     sides = [(x, y) for x in (0.0, 1e-8, 0.3) for y in (1e-8, -1e-13, least)]

@@ -1,8 +1,6 @@
 """A model of a user's own: from a file, a module, an object, a formula; and what is told of it."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -224,19 +222,6 @@ def test_what_cannot_be_used_is_told_in_a_sentence(words, reason, mine):
     assert_refused(run("portrait", *words, "--resolution", "4", "--quiet", cwd=mine), reason)
 
 
-SCRIPT = (
-    WELL
-    + """
-import numpy as np
-if __name__ == "__main__":
-    starts = flowsim.Grid({"x": np.linspace(-2, 2, 5), "y": np.linspace(-1, 1, 4)})
-    scan = flowsim.scan.Scan(DoubleWell(0.1), starts, chunk=7)
-    for jobs in (1, 2):
-        flowsim.scan.write_scan(scan, f"{jobs}.nc", jobs=jobs)
-"""
-)
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 @pytest.mark.parametrize("command", ["portrait", "scan"])
 def test_a_gpu_that_is_not_there_is_told(command, mine):
@@ -245,17 +230,6 @@ def test_a_gpu_that_is_not_there_is_told(command, mine):
     assert_refused(run(command, *words, "cuda", cwd=mine), "this machine has no CUDA device")
     done = run(command, *words, "auto", cwd=mine)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow
-def test_a_class_of_a_script_reaches_the_workers(tmp_path):
-    (tmp_path / "script.py").write_text(SCRIPT)
-    words = [sys.executable, "script.py"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    one, two = (flowsim.read_record(tmp_path / f"{jobs}.nc") for jobs in (1, 2))
-    np.testing.assert_array_equal(one["label"], two["label"])
-    assert one.attrs["points_minimum_1"] + one.attrs["points_minimum_2"] == 20
 
 
 class Steeper(flowsim.models.CanonicalModel):

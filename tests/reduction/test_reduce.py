@@ -378,13 +378,12 @@ def found():
     return flowsim.reduce(wells, start)
 
 
-@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_it_goes_wherever_a_model_of_a_user_goes(tmp_path, jobs):
+def test_it_goes_wherever_a_model_of_a_user_goes(tmp_path):
     model = pickle.loads(cloudpickle.dumps(found()))
     assert model.coordinates == ("a", "b")
     starts = flowsim.Grid({"a": np.linspace(-1, 1, 4), "b": np.linspace(0.5, 1, 2)})
     scan = flowsim.scan.Scan(model, starts, chunk=4, confirm=0)
-    flowsim.scan.write_scan(scan, tmp_path / "found.nc", jobs=jobs)
+    flowsim.scan.write_scan(scan, tmp_path / "found.nc")
     record = flowsim.read_record(tmp_path / "found.nc")
     assert len(np.unique(record.label)) == 2
     assert record.attrs["reduced_weights"] == 5 and record.attrs["reduced_off_span"] < 1e-12
