@@ -130,7 +130,7 @@ def followed(weights: Weights, steps: int) -> tuple[float, ...]:
 
 def nearest(states: int, among: int, share: float) -> list[Blocks]:
     """The splits of that rank whose loss is at that share."""
-    return [blocks for blocks, value in levels(states).items()
+    return [blocks for blocks, value in partition_losses(states).items()
             if sum(rank for _, rank in blocks) == among and abs(value - share) < NEAR]  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def split_name(blocks: Blocks) -> str:
 
 
 @cache
-def levels(states: int) -> dict[Blocks, float]:
+def partition_losses(states: int) -> dict[Blocks, float]:
     """Open shares of all splits between the bigram, rank S − 1, and the unigram, rank 0."""
     return {blocks: share_of(states, layer.split_loss(blocks, chance(states)))
             for blocks in layer.splits(states)
@@ -187,7 +187,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
             "gain across where open": sorted(float(x) for x in line.gain.values[rest]),
         }  # fmt: skip
     found["levels"] = {
-        f"S = {s}": {split_name(blocks): x for blocks, x in levels(s).items()}
+        f"S = {s}": {split_name(blocks): x for blocks, x in partition_losses(s).items()}
         for s in (3, 4, 5, 6, 7)
     }
     found["minima of rank K above the threshold"] = {
@@ -206,7 +206,10 @@ def draw(record: xr.Dataset) -> Figure:
     left, right = figure.subfigures(1, 2, width_ratios=(1.25, 1))  # type: ignore[misc]
     axes = left.subplots()
     six = record.sel(setting=[n for n in record.setting.values if n.startswith("6;")])
-    kinds, named = kinds_of(6, six), {split_name(blocks): x for blocks, x in levels(6).items()}
+    kinds, named = (
+        kinds_of(6, six),
+        {split_name(blocks): x for blocks, x in partition_losses(6).items()},
+    )
     for word, value in named.items():
         if word in kinds:
             axes.axhline(value, color="0.6", lw=0.8, ls="--", zorder=0)

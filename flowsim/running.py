@@ -41,7 +41,7 @@ class Bar:
     def __call__(self, count: int) -> None:
         self.bar.update(count)
 
-    def stage(self, what: str, count: int) -> Bar:
+    def next_stage(self, what: str, count: int) -> Bar:
         """Begin again for so many of something else."""
         self.bar.unit = f" {what}"
         self.bar.reset(count)
@@ -72,7 +72,9 @@ def quickly(function: _Function) -> _Function:
                 return function(*given, **named)
             bar = Bar(function.__name__)
             with bar.bar:
-                stage = {"stage": bar.stage} if "stage" in names and "stage" not in named else {}
+                stage = (
+                    {"stage": bar.next_stage} if "stage" in names and "stage" not in named else {}
+                )
                 return function(*given, **{**named, **stage, "progress": bar})
 
     return called  # type: ignore[return-value]

@@ -16,20 +16,20 @@ class Lattice:
     """The nodes of the finest grid and the cells of every coarser one that nests in it.
 
     A node is the flat (row-major) number of its place in ``shape``. A cell of a level is the node
-    in its lower corner; its edges are ``step(level)`` = 2^(levels − level) nodes long.
+    in its lower corner; its edges are ``step(level)`` = 2^(halvings − level) nodes long.
 
     Attributes:
         coarse: nodes of the coarsest grid along each axis, each at least 2.
-        levels: how many times its cells are halved.
+        halvings: how many times its cells are halved.
     """
 
     coarse: tuple[int, ...]
-    levels: int
+    halvings: int
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Nodes of the finest grid along each axis."""
-        return tuple(((n - 1) << self.levels) + 1 for n in self.coarse)
+        return tuple(((n - 1) << self.halvings) + 1 for n in self.coarse)
 
     @property
     def strides(self) -> np.ndarray:
@@ -39,7 +39,7 @@ class Lattice:
 
     def step(self, level: int) -> int:
         """Finest nodes along the edge of a cell of this level."""
-        return 1 << (self.levels - level)
+        return 1 << (self.halvings - level)
 
     def places(self, nodes: np.ndarray) -> np.ndarray:
         """Integer place of each node along each axis, shape (..., k)."""
@@ -188,7 +188,7 @@ def march(lattice: Lattice, cells: np.ndarray, inside: np.ndarray) -> Boundary:
         inside: bool for each corner of each, in the order of ``Lattice.corners``, shape (n, 2^k).
     """
     k = len(lattice.coarse)
-    corners = lattice.corners(cells, lattice.levels)
+    corners = lattice.corners(cells, lattice.halvings)
     bits = 1 << np.arange(k)[::-1]  # the corner's number: its first axis is the highest bit
     ends: list[np.ndarray] = []
     for order in permutations(range(k)):

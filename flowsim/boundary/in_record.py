@@ -103,24 +103,25 @@ def refine_scan(
         write_record(longer, path)
 
 
-def check_memory(shape: tuple[int, ...], levels: int, crossed: int | None = None) -> int:
+def check_memory(shape: tuple[int, ...], halvings: int, crossed: int | None = None) -> int:
     """About how many further starts there will be, if that fits in this machine's memory.
 
     Args:
         shape: of the scan's grid.
-        levels: how many times its crossed cells are halved.
+        halvings: how many times its crossed cells are halved.
         crossed: how many cells are crossed; by default those of one plane through the grid.
 
     Raises:
         InputError: it needs more memory than there is.
     """
     starts = prod(shape)
-    more = expected_starts(starts // max(shape) if crossed is None else crossed, len(shape), levels)
+    crossed = starts // max(shape) if crossed is None else crossed
+    more = expected_starts(crossed, len(shape), halvings)
     needed = float(_BYTES_SCAN * starts + _BYTES_NEW * more)
     if needed > (available := available_memory()):
         grid = "x".join(map(str, shape))
         raise InputError(
-            f"refining a grid of {grid} cells {levels} times needs about {needed / 2**30:.3g} GiB "
-            f"of memory, but only {available / 2**30:.3g} GiB are available"
+            f"refining a grid of {grid} cells {halvings} times needs about {needed / 2**30:.3g} "
+            f"GiB of memory, but only {available / 2**30:.3g} GiB are available"
         )
     return more

@@ -167,7 +167,7 @@ def _counts(
     """The attributes refine_… that say what was followed."""
     full = prod(window.lattice.shape)
     return {
-        "refine_levels": window.lattice.levels,
+        "refine_levels": window.lattice.halvings,
         "refine_evaluated": len(known.nodes),
         "refine_full": full,
         "refine_fraction": len(known.nodes) / full,
@@ -245,7 +245,7 @@ def crossed_cells(lattice: Lattice, known: KnownLabels, on_nodes: dict[int, int]
         on_nodes: place, along some axes, of a plane that is to lie on nodes.
     """
     cells, crossed = lattice.cells(0), np.empty(0, dtype=np.int64)
-    for level in range(lattice.levels + 1):
+    for level in range(lattice.halvings + 1):
         found, new, looked_at = [cells[:0]], cells, cells
         while len(new):
             found.append(_crossed(lattice, known, new, level))
@@ -257,12 +257,12 @@ def crossed_cells(lattice: Lattice, known: KnownLabels, on_nodes: dict[int, int]
         for axis, place in on_nodes.items():
             if place % lattice.step(level):
                 marked.append(lattice.cells(level, axis, place))
-        if level < lattice.levels:
+        if level < lattice.halvings:
             cells = lattice.children(np.unique(np.concatenate(marked)), level + 1)
     return np.sort(crossed)
 
 
-def expected_starts(crossed: int, dimensions: int, levels: int) -> int:
+def expected_starts(crossed: int, dimensions: int, halvings: int) -> int:
     """About how many starts beside the coarsest grid's nodes a refined boundary follows in all.
 
     The boundary crosses 2^(k−1) times as many cells of k dimensions at every level; found were four
@@ -272,10 +272,10 @@ def expected_starts(crossed: int, dimensions: int, levels: int) -> int:
     Args:
         crossed: how many cells of the coarsest grid are crossed.
         dimensions: k.
-        levels: how many times they are halved.
+        halvings: how many times they are halved.
     """
-    nodes = sum(8 * crossed << level * (dimensions - 1) for level in range(1, levels + 1))
-    edges = (4 if dimensions == 2 else 8) * crossed << levels * (dimensions - 1)
+    nodes = sum(8 * crossed << level * (dimensions - 1) for level in range(1, halvings + 1))
+    edges = (4 if dimensions == 2 else 8) * crossed << halvings * (dimensions - 1)
     return nodes + HALVINGS * edges
 
 
@@ -336,9 +336,9 @@ class Window:
         model: Model,
         axes: dict[str, np.ndarray],
         fixed: dict[str, float],
-        levels: int,
+        halvings: int,
     ) -> Window:
-        """The window with the nodes ``axes`` and cells halved ``levels`` times; or InputError."""
+        """The window with the nodes ``axes`` and cells halved ``halvings`` times; or InputError."""
         starting_coordinates(model, [*axes, *fixed])
         if len(axes) not in (2, 3):
             raise InputError(f"a boundary is refined along two or three axes, not {len(axes)}")
@@ -347,12 +347,12 @@ class Window:
             rising = v.ndim == 1 and len(v) > 1 and bool((np.diff(v) > 0).all())
             if not (rising and np.isfinite(v).all()):
                 raise InputError(f"the axis {name} needs at least two finite, increasing values")
-        if not 0 <= levels <= MAX_LEVELS:
-            raise InputError(f"levels must be an integer from 0 to {MAX_LEVELS}, not {levels}")
-        lattice = Lattice(tuple(len(v) for v in values.values()), levels)
+        if not 0 <= halvings <= MAX_LEVELS:
+            raise InputError(f"levels must be an integer from 0 to {MAX_LEVELS}, not {halvings}")
+        lattice = Lattice(tuple(len(v) for v in values.values()), halvings)
         if float(np.prod(np.array(lattice.shape, dtype=float))) > 2.0**62:
-            raise InputError(f"{levels} levels on this grid are more nodes than can be numbered")
-        fine = {n: subdivide(v, levels) for n, v in values.items()}
+            raise InputError(f"{halvings} levels on this grid are more nodes than can be numbered")
+        fine = {n: subdivide(v, halvings) for n, v in values.items()}
         return cls(model, lattice, fine, fixed, Ends(model))
 
     def values(self, places: np.ndarray) -> np.ndarray:
@@ -406,12 +406,12 @@ class Window:
         return lambda places: closed_basin(self.model, self.theta(places)).numpy()  # type: ignore[union-attr]
 
 
-def subdivide(values: np.ndarray, levels: int) -> np.ndarray:
-    """Insert 2^levels − 1 values between neighbours; rounding errors beside 0 become 0."""
-    place = np.arange(((len(values) - 1) << levels) + 1) / (1 << levels)
+def subdivide(values: np.ndarray, halvings: int) -> np.ndarray:
+    """Insert 2^halvings − 1 values between neighbours; rounding errors beside 0 become 0."""
+    place = np.arange(((len(values) - 1) << halvings) + 1) / (1 << halvings)
     fine = np.interp(place, np.arange(len(values)), values)
     fine[np.abs(fine) < 1e-9 * np.diff(fine).min()] = 0.0
-    fine[:: 1 << levels] = values  # the given ones stay what they are
+    fine[:: 1 << halvings] = values  # the given ones stay what they are
     return fine
 
 

@@ -13,7 +13,7 @@ import xarray as xr
 from flowsim.drawing.any_record import draw
 from flowsim.drawing.overlay import with_paths
 from flowsim.drawing.style import save_figure
-from flowsim.explorer.layers import ends_of, levels
+from flowsim.explorer.layers import ends_of, resolutions
 from flowsim.explorer.link import to_query
 from flowsim.explorer.starts import Orbit, cloud_shares
 from flowsim.explorer.training import (
@@ -40,7 +40,7 @@ def command_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> s
     if view.axes or view.window != view.usual_window:
         x_low, x_high, y_low, y_high = view.window
         portrait += [f"--window={view.x}={x_low!r}:{x_high!r},{view.y}={y_low!r}:{y_high!r}"]
-    portrait += ["--resolution", str(levels(view)[-1])]
+    portrait += ["--resolution", str(resolutions(view)[-1])]
     if view.starts:
         rows = "\\n".join([f"{view.y},{view.x}", *(f"{y!r},{x!r}" for y, x in view.starts)])
         lines.append(f"printf '{rows}\\n' > starts.csv")
@@ -104,7 +104,7 @@ def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> st
         rows = [[*start] for start in view.starts]
         lines.append(f"starts = flowsim.Points({[view.y, view.x]!r}, {rows!r})")
         more += ", starts=starts"
-    size = f"resolution={levels(view)[-1]}"
+    size = f"resolution={resolutions(view)[-1]}"
     lines.append(f"record = flowsim.portrait(model, {size}, window=window{more})")
     lines.append("figure = flowsim.draw(record)")
     if view.starts or view.cloud is not None:
@@ -194,7 +194,7 @@ def explored_record(
             raise Stopped
 
     record = portrait_record(
-        view.model, resolution=levels(view)[-1], fixed=view.fixed_values, progress=look,
+        view.model, resolution=resolutions(view)[-1], fixed=view.fixed_values, progress=look,
         confirm=None if view.at_once else 0,
         window={view.x: view.window[:2], view.y: view.window[2:]},
     )  # fmt: skip

@@ -110,7 +110,7 @@ def ends_of(view: View) -> KnownEnds:
         return _known_ends(view.model)
 
 
-def levels(view: View) -> tuple[int, ...]:
+def resolutions(view: View) -> tuple[int, ...]:
     """Cells a side, from coarse to fine, that the flow decides once the sliders rest."""
     defaults = solver_of(view.model).defaults
     if view.at_once:
@@ -142,7 +142,7 @@ def refined(view: View, stop: Stop, beyond: int = 0) -> Iterator[Cells]:
     Each call of an engine is kept short, so that pages and sliders stay quick meanwhile. Only
     levels of more than ``beyond`` cells a side are computed.
     """
-    sizes = levels(view)
+    sizes = resolutions(view)
     for size in (size for size in sizes if size > beyond):
         y, x = (v.ravel() for v in np.meshgrid(*centres(view, size), indexing="ij"))
         try:
@@ -257,7 +257,7 @@ def border(view: View, cells: Cells, stop: Stop) -> Border | None:
     Between cells that are still to be refined edges are halved fewer times.
     """
     y, x = centres(view, cells.label.shape[0])
-    halvings = HALVINGS if cells.final else _ROUGH if len(y) == levels(view)[0] else _FINER
+    halvings = HALVINGS if cells.final else _ROUGH if len(y) == resolutions(view)[0] else _FINER
     ends, names = ends_of(view), (view.y, view.x)
     record = xr.Dataset(
         {"label": (names, cells.label, flags(ends.names, cells.label.dtype))},

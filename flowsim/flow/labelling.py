@@ -57,7 +57,8 @@ class EndStates(Columns):
     Attributes:
         theta: where, (n, k); at infinity ±∞ in coordinates that grow.
         why: a value of ``flow.return_codes``, int64.
-        status, loss, gradient_norm, evaluations, kinks, sliding_time, period: as of ``Limits``.
+        status, loss, gradient_norm, evaluations, sliding_time, period: as of ``Limits``.
+        crossings: ``kinks`` of ``Limits``.
         near: how near a saddle it passed: FAR, IF_CHANGED or NEAR of ``flow.return_codes``.
         neighbours: what starts displaced a little said: NOT_ASKED, AGREE or DIFFER.
         radius: how far it came, in units of which curvatures are looked at; 0 where no model asks.
@@ -72,7 +73,7 @@ class EndStates(Columns):
     near: Tensor
     neighbours: Tensor
     radius: Tensor
-    kinks: Tensor
+    crossings: Tensor
     sliding_time: Tensor
     period: Tensor
 
@@ -146,7 +147,7 @@ def label_ends(model: Model, ends: EndStates, by: Rule | None = None) -> Limits:
     rule[label == Label.UNRESOLVED] = Rule.NONE
     return Limits(
         ends.theta, label, ends.status, rule, ends.loss, ends.gradient_norm, ends.evaluations,
-        ends.kinks, ends.sliding_time, ends.period,
+        ends.crossings, ends.sliding_time, ends.period,
     )  # fmt: skip
 
 

@@ -57,7 +57,7 @@ class SolverOptions:
         optimizer: an ``OptimizerChoice``, whose steps are taken instead of following the flow.
         confirm: how many labels of a sample torchdiffeq decides again; None for the usual number.
         progress: called with the number of starts done, or of steps taken by an optimizer.
-        stage: called before a further stage of the work; see ``Stage``.
+        next_stage: called before a further stage of the work; see ``Stage``.
         device: where the engine for any loss follows them: "cpu", or "cuda"; "auto" takes CUDA if
             there is one.
 
@@ -77,7 +77,7 @@ class SolverOptions:
     optimizer: Any = None
     confirm: int | None = None
     progress: Callable[[int], object] | None = None
-    stage: Stage | None = None
+    next_stage: Stage | None = None
     device: str = "cpu"
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class SolverOptions:
 
     def counted(self, what: str, count: int) -> Callable[[int], object] | None:
         """Announce a stage of the work; returns what to call with the number done."""
-        return None if self.stage is None else self.stage(what, count)
+        return None if self.next_stage is None else self.next_stage(what, count)
 
     def attributes(self) -> dict[str, Any]:
         """Attributes for a record: tolerances, or the optimizer's numbers."""

@@ -67,7 +67,7 @@ def phase_space(
     ('time', 'orbit')
     """
     options, plane = (
-        SolverOptions(rtol or 1e-8, atol, max_steps, progress=progress, stage=stage),
+        SolverOptions(rtol or 1e-8, atol, max_steps, progress=progress, next_stage=stage),
         model.plane,
     )
     if plane.defaults.third is None:

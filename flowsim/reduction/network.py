@@ -94,7 +94,7 @@ class Network:
         pairs = zip(self.shapes.items(), parts, strict=True)
         return {name: w.reshape((*theta.shape[:-1], *shape)) for (name, shape), w in pairs}
 
-    def levels(self, rows: Tensor) -> Tensor:
+    def scales(self, rows: Tensor) -> Tensor:
         """Root mean squares of rows (..., P) in each tensor, (P,), at least double precision's."""
         sizes = {n: w.square().mean().sqrt() for n, w in self.named(rows).items()}
         return torch.cat(

@@ -182,7 +182,7 @@ def grow(network: Network, most: int, seed: int = 0) -> Span:
         rest = residual_outside(network, bases, at)
         if not k:  # at zero the starts are equal, so that their gradients differ
             rest[1] *= last_bits
-        level = network.levels(rest[0] - rest[1])
+        level = network.scales(rest[0] - rest[1])
         shares, told, _ = torch.linalg.svd(rest[0] / level, full_matrices=False)
         told = told / torch.linalg.matrix_norm((rest[0] - rest[1]) / level, 2).clamp_min(1.0)
         sizes.append((k, float(rest[0].norm(dim=1).max()), float(told[0])))
@@ -220,7 +220,7 @@ def _with(network: Network, bases: Tensor, new: Tensor) -> Tensor:
         vector = vector / vector[0].norm()
         for _ in range(2):
             vector = vector - (bases @ (bases.mT @ vector[..., None]))[..., 0]
-        vector[:, vector[0].abs() < _ENTRY * network.levels(vector[0] - vector[1])] = 0
+        vector[:, vector[0].abs() < _ENTRY * network.scales(vector[0] - vector[1])] = 0
         if float(vector[0].norm()) > _ACROSS:
             vector = vector / vector.norm(dim=1, keepdim=True)
             bases = torch.cat([bases, vector[..., None]], 2)

@@ -97,7 +97,11 @@ def _order(end: End) -> tuple[int, str, int]:
 
 
 def _confirmed(
-    scan: Scan, label: np.ndarray, stage: Stage | None, ends: Sequence[Ends], names: Sequence[str]
+    scan: Scan,
+    label: np.ndarray,
+    next_stage: Stage | None,
+    ends: Sequence[Ends],
+    names: Sequence[str],
 ) -> dict[str, int]:
     """Number of labels of a sample that torchdiffeq confirms: attributes ``confirm_…``."""
     count = min(scan.confirm, scan.size)
@@ -106,7 +110,7 @@ def _confirmed(
     by_case: dict[int, list[int]] = {}
     for point in drawn.tolist():
         by_case.setdefault(scan.case_of(point), []).append(point)
-    counted = stage("points checked by torchdiffeq", count) if stage and count else None
+    counted = next_stage("points checked by torchdiffeq", count) if next_stage and count else None
     for case, points in by_case.items():
         model, known = scan.model_for(case), ends[case if len(ends) > 1 else 0]
         rows = np.concatenate([scan.starts_of(i, i + 1) for i in points])

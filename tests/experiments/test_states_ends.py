@@ -47,7 +47,7 @@ def test_losses_of_splits():
 def test_cosines_tell_a_ring_from_pairs():
     """At five states both have rank 2, and their losses differ by 0.03 % of the gap."""
     ring, pairs = ((5, 2),), ((2, 1), (2, 1), (1, 0))
-    share = ends.levels(5)[ring]
+    share = ends.partition_losses(5)[ring]
     assert {ring, pairs} == set(ends.nearest(5, 2, share))
     order = [3, 0, 4, 2, 1]
     mixed = descent.cosines_of(ring)[np.ix_(order, order)]

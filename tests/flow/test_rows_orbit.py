@@ -200,7 +200,7 @@ def test_starts_that_are_not_finite_fail_alone(model, theta):
     assert found.why.tolist() == [NOT_FINITE, NOT_FINITE, alone.why.item()]
     assert alone.why.item() in (MINIMA, TRAPPED, BELOW_PLATEAU)
     assert torch.equal(found.theta[2], alone.theta[0])
-    assert (found.attempts[:2] == 0).all() and (found.kinks[:2] == 0).all()
+    assert (found.attempts[:2] == 0).all() and (found.crossings[:2] == 0).all()
 
 
 class Flow:

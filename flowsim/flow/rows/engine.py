@@ -85,7 +85,7 @@ class Followed:
     Attributes:
         theta: where the rows stopped, (n, k).
         why: a value of ``models.return_codes``, (n,).
-        attempts, kinks: attempted steps, and surfaces met, (n,).
+        attempts, crossings: attempted steps, and surfaces met, (n,).
         time, sliding: when, and how long on surfaces, (n,).
         slowest, passed: the smallest speed met, and the smallest that was followed by one three
             times as large (the passage of a saddle), infinite without one; in the row's chart.
@@ -98,7 +98,7 @@ class Followed:
     theta: Tensor
     why: Tensor
     attempts: Tensor
-    kinks: Tensor
+    crossings: Tensor
     time: Tensor
     sliding: Tensor
     slowest: Tensor
@@ -203,7 +203,7 @@ class SwitchingSolver:
             _near_saddles(model, half, found, steps.rtol),
         )
         states.near[critical] = return_codes.FAR
-        states.kinks, states.sliding_time = found.kinks.to(torch.int32), found.sliding
+        states.crossings, states.sliding_time = found.crossings.to(torch.int32), found.sliding
         return states
 
     def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
