@@ -15,7 +15,7 @@ from functools import wraps
 from inspect import isfunction, signature
 from itertools import product
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -32,8 +32,8 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 def accepts_theta(method: _Method) -> _Method:
     """Let a model's method of θ take tensors, arrays and lists, and check the number of columns.
 
-    Every model does so for the methods in ``_OF_THETA``, as it is written. The method raises
-    InputError for θ with another number of columns than coordinates.
+    A method that overrides such a one in a subclass does so too. It raises InputError for θ with
+    another number of columns than coordinates.
     """
 
     @wraps(method)
@@ -49,6 +49,7 @@ def accepts_theta(method: _Method) -> _Method:
             raise InputError(f"theta needs shape (..., {k}) = ({names}), not {tuple(theta.shape)}")
         return method(model, theta, *more, **named)
 
+    checked.takes_arrays = True  # type: ignore[attr-defined]
     return checked  # type: ignore[return-value]
 
 
@@ -254,6 +255,8 @@ class Plane:
     x = y = ""
 
     def __init__(self, model: Model) -> None:
+        if not hasattr(model, "coordinates"):
+            raise InputError(f'{model.name} needs coordinates, such as coordinates = ("x", "y")')
         if len(model.coordinates) < 2:
             raise InputError(f"the model {model.name} has one coordinate, and no plane")
         for name in RESERVED.intersection(model.coordinates):
@@ -376,13 +379,6 @@ def _derivative(function: Callable[[Tensor], Tensor], theta: Tensor) -> Tensor:
     return derivative.movedim(0, -2)
 
 
-#: Methods of θ, which a model may write for tensors alone.
-_OF_THETA = {
-    "loss", "gradient", "hessian", "field", "jacobian", "conserved", "classify", "basin",
-    "logit_gap", "optimal_bias", "excess",
-}  # fmt: skip
-
-
 class _Each:
     """One value for each of a model's coordinates, unless the model has others."""
 
@@ -402,7 +398,7 @@ class _Title:
 
 
 #: Members of former versions, and what is written in their place.
-_FORMER = {
+FORMER = {
     "levels": "end_losses()",
     "subtitle": "the second line of title",
     "conserved_names": "the names in the dict that conserved(theta) returns",
@@ -419,7 +415,27 @@ _FORMER = {
 }
 
 
-class Model:
+class _Former:
+    """A member that went: reading it says what stands in its place."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, model: Any, kind: Any = None) -> Any:
+        message = f"{kind.__name__!r} object has no {self.name}: use {FORMER[self.name]}"
+        raise AttributeError(message)
+
+
+class _FormerMembers:
+    levels, subtitle, conserved_names, shown, with_axes = (_Former() for _ in range(5))
+    rate_scale, has_flow_of, fast, slow, kinked = (_Former() for _ in range(5))
+
+
+def _takes_arrays(method: object) -> bool:
+    return isfunction(method) and hasattr(method, "takes_arrays")
+
+
+class Model(_FormerMembers):
     """A loss of a few numbers, whose gradient flow is followed.
 
     Parameters θ have shape (..., k), one column per coordinate. Methods of θ take and return
@@ -456,32 +472,19 @@ class Model:
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        for name in _OF_THETA:
-            home = next((kind for kind in cls.__mro__ if name in vars(kind)), Model)
-            written = vars(home).get(name)
-            if isfunction(written) and (home is cls or not issubclass(home, Model)):
+        order = [vars(kind) for kind in cls.__mro__]
+        for name in {name for kind in order for name in kind if _takes_arrays(kind[name])}:
+            written = next(kind[name] for kind in order if name in kind)
+            if isfunction(written) and not _takes_arrays(written):
                 setattr(cls, name, accepts_theta(written))  # of a class beside the models, too
         if "name" not in vars(cls):
             cls.name = cls.__name__
         if Model in cls.__bases__ and not cls.__module__.startswith("flowsim."):
-            for name in vars(cls).keys() & _FORMER.keys():
-                raise InputError(f"{cls.__name__} defines {name}: write {_FORMER[name]} instead")
+            for name in vars(cls).keys() & FORMER.keys():
+                raise InputError(f"{cls.__name__} defines {name}: write {FORMER[name]} instead")
         forget_outdated(cls)
 
-    if not TYPE_CHECKING:  # else a checker of types would take any name for an attribute
-
-        def __getattr__(self, name: str) -> Any:
-            if name == "coordinates":
-                raise InputError(f'{self.name} needs coordinates, such as coordinates = ("x", "y")')
-            if name in _FORMER:
-                raise AttributeError(
-                    f"{type(self).__name__!r} object has no {name}: use {_FORMER[name]}"
-                )
-            chain = vars(self).get("chain")
-            of_chain = not name.startswith("_") and hasattr(chain, name)
-            hint = f"; its chain has: .chain.{name}" if of_chain else ""
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
-
+    @accepts_theta
     @unwritten
     def loss(self, theta: Tensor) -> Tensor:
         """L, shape (...) for θ of shape (..., k)."""

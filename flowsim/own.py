@@ -60,7 +60,7 @@ def check_own(model: Model, theta: Tensor) -> Tensor:
     import torch
 
     name = model.name
-    check_coordinates(name, model.coordinates)
+    check_coordinates(name, getattr(model, "coordinates", None))
     rows = theta.isfinite().all(1).nonzero()[:, 0]
     finite = theta[rows]
     if not len(finite):

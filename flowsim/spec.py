@@ -19,7 +19,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from flowsim.errors import InputError
-from flowsim.sources import check_class, first_line_of, load_class, source_digest, source_file
+from flowsim.sources import (
+    check_class,
+    check_coordinates,
+    first_line_of,
+    load_class,
+    source_digest,
+    source_file,
+)
 
 if TYPE_CHECKING:
     from flowsim.interface import Model
@@ -281,6 +288,7 @@ def _built(spec: ModelSpec) -> Model:
     except Exception as error:
         given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
         raise InputError(f"{spec.name}({given}) failed: {first_line_of(error)}") from None
+    check_coordinates(spec.name, getattr(found, "coordinates", None))
     found.name = spec.name
     return found
 

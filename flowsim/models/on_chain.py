@@ -18,7 +18,15 @@ from flowsim.chain import BinaryChain
 from flowsim.chains.seen import SeenChain
 from flowsim.curves import Curve
 from flowsim.errors import InputError
-from flowsim.interface import EndLosses, Integral, Plane, RecordedModel, difference_above, theta_at
+from flowsim.interface import (
+    EndLosses,
+    Integral,
+    Plane,
+    RecordedModel,
+    accepts_theta,
+    difference_above,
+    theta_at,
+)
 from flowsim.labels import CriticalPoint
 from flowsim.markov import GapChain
 from flowsim.models.canonical.basins import minima_curve
@@ -135,6 +143,7 @@ class OnChain(RecordedModel):
             )
         super().__setattr__(name, value)
 
+    @accepts_theta
     def optimal_bias(self, theta: Tensor) -> Tensor:
         """The bias that minimises the loss at θ, shape (...)."""
         raise NotImplementedError
@@ -152,14 +161,17 @@ class OnChain(RecordedModel):
             self.excess, self.basin, self.classify, integral=self.integral,
         )  # fmt: skip
 
+    @accepts_theta
     def excess(self, theta: Tensor) -> Tensor:
         """The loss above the entropy rate, (...)."""
         return difference_above(self.loss(theta), self.chain.entropy_rate)
 
+    @accepts_theta
     def basin(self, theta: Tensor) -> Tensor | None:
         """Mask of starts that reach the best loss, by a closed form; None without one."""
         return None
 
+    @accepts_theta
     def classify(self, theta: Tensor, decisive: bool = False) -> Tensor | None:
         """Labels of critical points; None: by their loss and curvature."""
         return None

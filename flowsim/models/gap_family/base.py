@@ -11,7 +11,7 @@ from torch import Tensor
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.inheritance import unwritten
-from flowsim.interface import differentiate
+from flowsim.interface import accepts_theta, differentiate
 from flowsim.markov import GapChain
 from flowsim.models.gap_family.loss import (
     cross_entropy,
@@ -35,6 +35,7 @@ class GapModel(OnChain):
     chain: GapChain
     _axes = ("w", "e")
 
+    @accepts_theta
     @unwritten
     def logit_gap(self, theta: Tensor) -> Tensor:
         """Δ, shape (...)."""

@@ -13,7 +13,7 @@ from flowsim.chains.exact_losses import count_classes
 from flowsim.chains.priors import DirichletPrior, Prior
 from flowsim.errors import InputError
 from flowsim.flow.rows.engine import SwitchingSolver
-from flowsim.interface import EndLosses, RecordedModel
+from flowsim.interface import EndLosses, RecordedModel, accepts_theta
 from flowsim.labels import Label
 from flowsim.models.autograd import Gradient, Hessian, Loss
 from flowsim.models.induction.ends import induction_landscape
@@ -124,6 +124,7 @@ class InductionModel(RecordedModel):
             label_of_point=self.label_of_point,
         )  # fmt: skip
 
+    @accepts_theta
     def classify(self, theta: Tensor, decisive: bool = False) -> Tensor:
         """Saddles by their curvature; the minima are at no finite place that rows start at."""
         values = torch.linalg.eigvalsh(self.hessian(theta))
@@ -162,6 +163,7 @@ class InductionModel(RecordedModel):
         mixed = rate * by_sb
         return torch.stack([by_aa, mixed, mixed, by_bb], dim=-1).unflatten(-1, (2, 2))
 
+    @accepts_theta
     def optimal_bias(self, theta: Tensor) -> Tensor:
         """Zero: the head has no bias."""
         return torch.zeros_like(theta[..., 0])

@@ -140,6 +140,7 @@ class RankOneModel(OnChain):
         """The bias b that minimises the loss at θ, shape (...); the stored bias is ignored."""
         return self.by_rows(theta, "bias")
 
+    @accepts_theta
     def logit_gap(self, theta: Tensor) -> Tensor:
         """E[logit_n | x_n = 1] − E[logit_n | x_n = 0], the mean over n, shape (...)."""
         return self.by_rows(theta, "gap")

@@ -20,6 +20,7 @@ from torch import Tensor
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.flow.rows.engine import SwitchingSolver
+from flowsim.interface import accepts_theta
 from flowsim.models.autograd import Gradient, Hessian, Loss
 from flowsim.models.on_chain import AttentionPlane, OnChain, require_first_order
 from flowsim.models.past_law import check_length, running_mean_law
@@ -137,6 +138,7 @@ class AttentionModel(OnChain):
         result[beyond] = self.by_rows(theta, "covariance")
         return result
 
+    @accepts_theta
     def logit_gap(self, theta: Tensor) -> Tensor:
         """E[f | x = 1] − E[f | x = 0], the mean over n, shape (...): e² C(w, a)/(π₀π₁)."""
         pi0, pi1 = self.chain.stationary
