@@ -2,4 +2,6 @@
 
 from flowsim.door import lazy_names
 
-__getattr__, __dir__, __all__ = lazy_names(__name__, {"continuation": "bifurcation.record"})
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__, {"continuation": "bifurcation.record", "fold_curves": "bifurcation.folds"}
+)

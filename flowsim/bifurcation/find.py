@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -40,12 +40,14 @@ LONGEST = 4
 class Diagram:
     """The branches of a system and their events; of a step map also those of its periods.
 
-    ``moving`` says that continua which move with the parameter were met, and not followed.
+    ``moving`` says that continua which move with the parameter were met, and not followed;
+    ``sizes`` are those of the coordinates, (size,), by period.
     """
 
     branches: list[Branch]
     events: list[Event]
     moving: bool = False
+    sizes: dict[int, Tensor] = field(default_factory=dict)
 
 
 def diagram(system: System, values: Tensor, starts: Tensor, ends: Sequence[Tensor]) -> Diagram:
@@ -73,6 +75,7 @@ def diagram(system: System, values: Tensor, starts: Tensor, ends: Sequence[Tenso
         found.branches += one.branches
         found.events += one.events
         found.moving |= one.moving
+        found.sizes[1 if system.step is None else system.step.period] = tracer.size
         if system.step is None or 2 * system.step.period > LONGEST:
             return found
         system = system.with_period(2 * system.step.period)

@@ -133,11 +133,7 @@ def continuation(
     values = _values_of(spec, parameter, values, step)
     system = System(spec, parameter, float(values[0]), float(values[-1]), step)
     first = system.model(float(values[0]))
-    drawn = starts is None
-    theta = _drawn(first, seed) if starts is None else to_tensor(starts, "starts")
-    k = len(first.coordinates)
-    if theta.ndim != 2 or theta.shape[1] != k:
-        raise InputError(f"starts need shape (n, {k}) = ({', '.join(first.coordinates)})")
+    drawn, theta = starts is None, _starts_of(first, starts, seed)
     identities, counts, places, limits = _Identities(), [], [], []
     for value in values.tolist():
         names, codes, ends, reached = _ends_at(system, value, theta, optimizer, identities)
@@ -163,7 +159,7 @@ def continuation(
         "kind": "continuation",
         "parameter": parameter,
         "gradient_flow": int(type(first).field is Model.field),
-        **model_attributes(first, [] if system.of_step else [parameter], system.model(values[-1])),
+        **model_attributes(first, system.own, system.model(values[-1])),
         **shown.attributes(),
         **({"left_out": "continua of critical points that move with the parameter"}
            if found.moving else {}),
@@ -207,8 +203,13 @@ def _values_of(
     return np.asarray(given, dtype=float)
 
 
-def _drawn(model: Model, seed: int) -> Tensor:
-    """Normal starts, in the coordinates that the model's plane draws."""
+def _starts_of(model: Model, starts: Numbers | None, seed: int) -> Tensor:
+    """The given starts, or normal ones in the coordinates that the model's plane draws."""
+    if starts is not None:
+        theta, k = to_tensor(starts, "starts"), len(model.coordinates)
+        if theta.ndim != 2 or theta.shape[1] != k:
+            raise InputError(f"starts need shape (n, {k}) = ({', '.join(model.coordinates)})")
+        return theta
     generator = torch.Generator().manual_seed(seed)
     own = len(model.coordinates) == 1
     names = model.coordinates if own else cloud_names(model.plane)
@@ -228,7 +229,7 @@ def _ends_at(
         limits: Any = find_limits(model, rows)
     else:
         recipe = optimizer.recipe
-        if system.of_step:
+        if not system.own:
             recipe = replace(recipe, **{system.parameter: value})  # type: ignore[arg-type]
         limits = descend(model, rows, replace(optimizer, recipe=recipe))
     ends = Ends(model)

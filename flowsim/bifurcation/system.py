@@ -1,4 +1,4 @@
-"""A vector field or a step map that depends on one parameter, whose zeros are continued."""
+"""A vector field or a step map that depends on parameters, whose zeros are continued."""
 
 from __future__ import annotations
 
@@ -49,27 +49,31 @@ class System:
         parameter: a numeric argument of it, or one of ``STEP_NUMBERS`` of the step map.
         low, high: the range of the parameter, at least that of a difference quotient.
         step: the step map, whose F is G(z) − z; None for the flow.
+        second: a second parameter with its range; values are then rows (n, 2).
     """
 
     def __init__(
-        self, spec: ModelSpec, parameter: str, low: float, high: float, step: StepMap | None = None
-    ) -> None:
+        self, spec: ModelSpec, parameter: str, low: float, high: float,
+        step: StepMap | None = None, second: tuple[str, float, float] | None = None,
+    ) -> None:  # fmt: skip
         self.spec, self.parameter, self.low, self.high = spec, parameter, low, high
-        self.of_step = step is not None and parameter in STEP_NUMBERS
+        self.ranges = {parameter: (low, high), **({second[0]: second[1:]} if second else {})}
+        self.own = [name for name in self.ranges if step is None or name not in STEP_NUMBERS]
         self.step = step
-        model = spec.build() if self.of_step else self.model(low)
+        model = self.model(*(side[0] for side in self.ranges.values()))
         self.coordinates = model.coordinates
-        if step is not None and (step.momentum or parameter == "momentum"):
+        if step is not None and (step.momentum or "momentum" in self.ranges):
             self.step = replace(step, has_memory=True)
-        self.together = None if self.of_step else self._together(model)
-        self._fixed = model if self.of_step else None
+        self.together = self._together(model) if self.own else None
 
-    def model(self, value: float) -> Model:
-        """The model with that value of the parameter."""
-        if self.of_step:
-            return self.spec.build()
-        kind = int if isinstance(self.spec.parameters[self.parameter].default, int) else float
-        return self.spec.replace(**{self.parameter: kind(value)}).build()
+    def model(self, *value: float) -> Model:
+        """The model with that value of each parameter."""
+        given = dict(zip(self.ranges, value, strict=True))
+        known = self.spec.parameters
+        return self.spec.replace(**{
+            name: (int if isinstance(known[name].default, int) else float)(given[name])
+            for name in self.own
+        }).build()  # fmt: skip
 
     def with_period(self, period: int) -> System:
         """The system whose zeros come back after so many steps of the map."""
@@ -89,18 +93,19 @@ class System:
 
     def _together(self, model: Model) -> Model | None:
         """A copy of the model that takes a tensor of values, if it computes as others do."""
-        name = self.parameter
-        if not self.spec.is_own or not isinstance(getattr(model, name, None), (int, float)):
+        numbers = [getattr(model, name, None) for name in self.own]
+        if not self.spec.is_own or not all(isinstance(x, (int, float)) for x in numbers):
             return None
         probe = torch.linspace(-1.3, 1.7, 3 * len(model.coordinates), dtype=torch.float64)
         probe = probe.reshape(3, -1)
-        values = torch.tensor([self.low, (self.low + self.high) / 2, self.high]).double()
+        sides = torch.tensor([*self.ranges.values()]).double()
+        values = sides @ torch.tensor([[1.0, 0.5, 0.0], [0.0, 0.5, 1.0]]).double()
         trial = copy(model)
         try:
-            setattr(trial, name, values)
+            self._give(trial, values.mT)
             found = trial.field(probe), trial.jacobian(probe)
-            for i, value in enumerate(values.tolist()):
-                alone = self.model(value)
+            for i, value in enumerate(values.mT.tolist()):
+                alone = self.model(*value)
                 right = alone.field(probe[i : i + 1]), alone.jacobian(probe[i : i + 1])
                 for one, other in zip(found, right, strict=True):
                     torch.testing.assert_close(one[i : i + 1], other, rtol=1e-12, atol=1e-12)
@@ -108,21 +113,32 @@ class System:
             return None
         return trial
 
+    def _numbers(self, value: Tensor) -> dict[str, Tensor]:
+        """The values (n,) or (n, m) of every parameter, (n,) each."""
+        columns = value.reshape(len(value), len(self.ranges)).unbind(1)
+        return dict(zip(self.ranges, columns, strict=True))
+
+    def _give(self, model: Model, value: Tensor) -> None:
+        """Set values of the model's own parameters as tensors."""
+        for name, numbers in self._numbers(value).items():
+            if name in self.own:
+                setattr(model, name, numbers)
+
     def _each(self, method: str, theta: Tensor, value: Tensor) -> Tensor:
         """A method of the model at rows with their own values, detached."""
         if not len(theta):
             shape = {"loss": (), "jacobian": (theta.shape[1],) * 2}.get(method, theta.shape[1:])
             return theta.new_zeros(0, *shape)
-        if self._fixed is not None:
-            found = getattr(self._fixed, method)(theta)
+        if not self.own:
+            found = getattr(self.spec.build(), method)(theta)
         elif self.together is not None:
-            setattr(self.together, self.parameter, value)
+            self._give(self.together, value)
             found = getattr(self.together, method)(theta)
         else:
-            values, which = value.unique(return_inverse=True)
+            values, which = value.reshape(len(value), -1).unique(dim=0, return_inverse=True)
             parts = [(which == i).nonzero()[:, 0] for i in range(len(values))]
             found = torch.cat([
-                getattr(self.model(v), method)(theta[rows])
+                getattr(self.model(*v), method)(theta[rows])
                 for v, rows in zip(values.tolist(), parts, strict=True)
             ])[torch.cat(parts).argsort()]  # fmt: skip
         return found.detach()
@@ -155,9 +171,9 @@ class System:
         """States after ``period`` steps, and the derivative by the first state."""
         assert self.step is not None
         k, step = len(self.coordinates), self.step
-        numbers = {name: torch.full_like(value, getattr(step, name)) for name in STEP_NUMBERS}
-        if self.of_step:
-            numbers[self.parameter] = value
+        n = (len(value),)
+        numbers = {name: value.new_full(n, getattr(step, name)) for name in STEP_NUMBERS}
+        numbers |= {name: x for name, x in self._numbers(value).items() if name in STEP_NUMBERS}
         eta, beta = (numbers[name].unsqueeze(1) for name in STEP_NUMBERS)
         theta, velocity = state[:, :k], state[:, k:] if step.has_memory else 0 * state[:, :k]
         unit = torch.eye(k, dtype=state.dtype)

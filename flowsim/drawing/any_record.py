@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from flowsim.drawing.boundary_lines import draw_refined
-from flowsim.drawing.branches import draw_continuation
+from flowsim.drawing.branches import draw_continuation, draw_fold_curves
 from flowsim.drawing.comparison import draw_comparison
 from flowsim.drawing.curves import draw_gaussian, draw_training
 from flowsim.drawing.noise import draw_noise
@@ -103,6 +103,7 @@ def draw(
         "scan": draw_refined,
         "gaussian": draw_gaussian,
         "continuation": draw_continuation,
+        "fold curves": draw_fold_curves,
         "comparison": draw_comparison,
         "training": draw_training,
         "optimizers": draw_optimizers,

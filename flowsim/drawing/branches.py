@@ -1,4 +1,4 @@
-"""Branches of critical points over a parameter, above the shares of the ends."""
+"""Branches of critical points over a parameter, and curves of folds over two."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ _EVENTS = {
     "fold": "o", "pitchfork": "D", "transcritical": "X", "flip": "P", "hopf": "*",
     "neimark-sacker": "*",
 }  # fmt: skip
+#: Lines of curves of every kind.
+_CURVES = {"fold": "solid", "flip": "dashed", "pitchfork": "dashdot", "transcritical": "dotted"}
 #: Events of one kind that are named by their values in the legend.
 _NAMED = 3
 
@@ -150,3 +152,36 @@ def _draw_shares(record: xr.Dataset, ax: Axes, above: Axes, parameter: str) -> l
     ax.set(ylim=(-0.04, 1.04))
     ax.set_ylabel("share of starts")
     return handles
+
+
+def draw_fold_curves(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
+    """One record of ``fold_curves``: every curve in the plane of the parameters, and cusps.
+
+    Args:
+        record, ax, look: as of ``draw_continuation``.
+    """
+    canvas = Canvas(ax, 7.0, 4.6, look)
+    ax = canvas.figure.subplots() if ax is None else ax
+    first, second = (_words(str(record.attrs[name])) for name in ("parameter", "second"))
+    kinds = list(
+        zip(record["curve_kind"].to_numpy(), record["curve_period"].to_numpy(), strict=True)
+    )
+    number, handles = record["curve_number"].to_numpy(), {}
+    x, y = record["curve_value"].to_numpy(), record["curve_second"].to_numpy()
+    for i, (kind, period) in enumerate(kinds):
+        times = "" if period == 1 else f" of period {period}"
+        color = LINE if period == 1 else SOFT
+        (handles[kind, period],) = ax.plot(
+            x[number == i], y[number == i], color=color, linestyle=_CURVES[str(kind)],
+            linewidth=1.5, label=f"{str(kind).capitalize()}{times}",
+        )  # fmt: skip
+    cusps = record["cusp_value"].to_numpy(), record["cusp_second"].to_numpy()
+    if len(cusps[0]):
+        (handles["cusp", 0],) = ax.plot(
+            *cusps, "o", color=INK["saddle"], markersize=5.5, markeredgecolor="white",
+            markeredgewidth=0.6, zorder=4, label="Cusp",
+        )  # fmt: skip
+    ax.set(xlim=record.attrs["range"], ylim=record.attrs["second_range"],
+           xlabel=first, ylabel=second)  # fmt: skip
+    title = f"{title_of(record)}: where the number of critical points or their stability changes"
+    return canvas.complete([title, *subtitle_of(record)], list(handles.values()))

@@ -48,6 +48,7 @@ def summarize(record: xr.Dataset) -> dict[str, Any]:
         "boundary": boundary_summary,
         "gaussian": gaussian_summary,
         "continuation": continuation_summary,
+        "fold curves": fold_curves_summary,
         "comparison": comparison_summary,
         "training": training_summary,
         "optimizers": optimizers_summary,
@@ -397,6 +398,20 @@ def continuation_summary(record: xr.Dataset) -> dict[str, Any]:
         "share": {name: {"first": float(share[0, i]), "last": float(share[-1, i])}
                   for i, name in enumerate(names) if share[:, i].any()},
     }  # fmt: skip
+
+
+def fold_curves_summary(record: xr.Dataset) -> dict[str, Any]:
+    """The curves by kind, and the cusps."""
+    names = [str(record.attrs[name]) for name in ("parameter", "second")]
+    cusps = record["cusp_value"].to_numpy(), record["cusp_second"].to_numpy()
+    kinds = record["curve_kind"].to_numpy().tolist()
+    return {
+        "model": record.attrs["model"],
+        "curves": {kind: kinds.count(kind) for kind in sorted({*kinds})},
+        "cusps": [
+            dict(zip(names, map(float, place), strict=True)) for place in zip(*cusps, strict=True)
+        ],
+    }
 
 
 def noise_summary(record: xr.Dataset) -> dict[str, Any]:

@@ -89,6 +89,7 @@ _NAMES = [
     (r"time", "gradient-flow time"),
     (r"branch_(\w+)", r"{} along branches of critical points"),
     (r"event_(\w+)", r"{} where a branch changes"),
+    (r"cusp_(\w+)", r"{} where a curve of folds has a cusp"),
     # what portraits draw
     (r"curve_number", "the curve on which a place is, counted from 0"),
     (r"curve_kind", "what a curve consists of"),

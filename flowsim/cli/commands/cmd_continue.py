@@ -21,6 +21,11 @@ class Continue(ModelFigure):
         option(WORK, "NAME=LOW:HIGH:COUNT", "The parameter: a numeric argument of the model, or "
                "learning_rate or momentum of --optimizer.", parser=settings),
     ] = None  # fmt: skip
+    second: Annotated[
+        Named | None,
+        option(WORK, "NAME=LOW:HIGH:COUNT", "A second parameter: follow the folds, crossings and "
+               "flips over both.", "--and", parser=settings),
+    ] = None  # fmt: skip
     points: options.PointsFile = None
     seed: options.Seed = 0
 
@@ -31,43 +36,54 @@ def continue_(given: Continue) -> None:
     Branches go on around folds; folds, pitchforks, transcritical points and flips are named with
     their place. Critical points are searched at every value, so branches that touch no other are
     found. Shares are of the starts of --points, or of 200 normal draws of deviation 1.5. With
-    --optimizer the branches are fixed and periodic points of its steps.
+    --optimizer the branches are fixed and periodic points of its steps. With --and the folds,
+    pitchforks, transcritical points and flips are drawn in the plane of two parameters.
 
     \b
     Examples:
       flowsim continue --model mine.py:DoubleWell --over g=-0.6:0.6:25
       flowsim continue --p 0.5 --q 0.3 --over q=0.2:0.8:13
       flowsim continue --model mine.py:DoubleWell --optimizer gd --over learning_rate=0.1:1.3:25
+      flowsim continue --model mine.py:Cusp --over b=-3:3:5 --and a=-2:1:5
     """
     if given.source is not None:
-        redraw(given.source, given, wanted="continuation")
+        redraw(given.source, given)
         return
     if given.over is None or not isinstance(given.over.value, options.Numbers):
         raise InputError("--over NAME=LOW:HIGH:COUNT is needed: the parameter and its values")
+    if given.second is not None and not isinstance(given.second.value, options.Numbers):
+        raise InputError("--and needs NAME=LOW:HIGH:COUNT: the second parameter and its values")
     import torch
 
-    from flowsim.bifurcation.record import continuation
+    from flowsim.bifurcation import continuation, fold_curves
     from flowsim.scan.follow import starting_coordinates, to_model
     from flowsim.scan.starts import Points
 
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down
-    name, values = given.over
-    if getattr(given, name, 0.0) is None:  # where the model starts from
-        given = replace(given, **{name: next(iter(values))})
+    several = [x for x in (given.over, given.second) if x is not None]
+    name, values = several[0]
+    for parameter, each in several:
+        if getattr(given, parameter, 0.0) is None:  # where the model starts from
+            given = replace(given, **{parameter: next(iter(each))})
     spec = given.spec()
     if given.fixed():
         raise InputError("--fix has no use here: critical points are of all coordinates")
-    figure, stored = given.files_of("continuation", name)
+    figure, stored = given.files_of(
+        "continuation" if given.second is None else "folds", "_".join(x.name for x in several)
+    )
     model, starts = spec.build(), None
     if given.points is not None:
         from flowsim.interface import cloud_names
 
         read = Points.read(given.points, starting_coordinates(model, cloud_names(model.plane)))
         starts = to_model(model, read.names, read.block(0, read.shape[0]))
-    with progress(len(values), "values", given.quiet) as meter:
-        record = continuation(
-            spec, name, list(values), starts, given.choice_of_optimizer(given.model, given.seed),
-            given.seed, meter.advance,
-        )  # fmt: skip
+    optimizer = given.choice_of_optimizer(given.model, given.seed)
+    with progress(len(several[-1].value), "values", given.quiet) as meter:
+        more = (starts, optimizer, given.seed, meter.advance)
+        if given.second is None:
+            record = continuation(spec, name, list(values), *more)
+        else:
+            second, others = given.second
+            record = fold_curves(spec, name, list(values), second, list(others), *more)
     summary = write_figure(record, figure, stored, **given.look())
     report(summary, {"figure": figure, "record": stored}, given)

@@ -1,0 +1,399 @@
+"""Curves of folds, crossings and flips in the plane of two parameters, with their cusps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+
+from flowsim.arrays import Numbers
+from flowsim.bifurcation.branches import Branch, Tracer
+from flowsim.bifurcation.events import Event
+from flowsim.bifurcation.find import _asked, diagram
+from flowsim.bifurcation.record import _starts_of, _step_of, _values_of
+from flowsim.bifurcation.system import STEP_NUMBERS, StepMap, System
+from flowsim.errors import InputError
+from flowsim.records.attributes import described, provenance
+from flowsim.records.model_attributes import model_attributes
+from flowsim.running import expect, quickly
+from flowsim.spec import ModelSpec
+from flowsim.training.optimizer_choice import OptimizerChoice
+
+#: Events that are followed; the second are crossings, held by a symmetry or a branch at rest.
+_CROSSINGS = ("pitchfork", "transcritical")
+_FOLLOWED = ("fold", "flip", *_CROSSINGS)
+#: Half the width of difference quotients, in parts of the scaled space.
+_SMALL = 1e-5
+#: Singular values below this part of the largest: a seed at which the curve turns back.
+_SINGULAR = 1e-7
+#: A crossing that needs more than this to persist, in parts of ∂F/∂θ, has split.
+_SPLIT = 1e-7
+#: Two places are one if so near, in the scaled space.
+_SAME = 1e-5
+#: Steps of the search of a cusp, and the speed in the parameters at it.
+_SEARCH, _STILL = 80, 1e-6
+
+
+class Extended:
+    """F = 0, (F_θ + cI) v = 0, |v| = 1 over a second parameter; c is 2 of a flip, else 0.
+
+    The state is (θ, v, the first parameter, slack), scaled. Along a continuum θ is fixed and v
+    across it; at a crossing θ is fixed along v too, and a slack term takes the place of the
+    symmetry. Slack is 0 where the event persists.
+
+    Args:
+        system: with two parameters.
+        size: of the coordinates.
+        event: of the first parameter where the second is ``other``.
+        other: value of the second parameter there.
+    """
+
+    step = None
+
+    def __init__(self, system: System, size: Tensor, event: Event, other: float) -> None:
+        self.system, self.size, self.k = system, size, len(size)
+        (self.first, self.last), (self.low, self.high) = system.ranges.values()
+        self.shift = 2.0 * (event.kind == "flip")
+        self.way = event.critical / event.critical.norm()
+        self.place, dimension = event.state / size, event.dimension
+        at = torch.tensor([other]).to(size)
+        begin = torch.tensor([(event.value - self.first) / (self.last - self.first)]).to(size)
+        slope = self._matrix(self.place[None], begin, at)[0]
+        left, _, right = torch.linalg.svd(slope)
+        crosses = event.kind in _CROSSINGS
+        spare = left[:, self.k - dimension - 1 :]
+        # the continuum's directions: those of the kernel across the critical one
+        own = right[self.k - dimension - 1 :].mT
+        kept = torch.linalg.svd(own - self.way[:, None] * (self.way @ own))[0][:, :dimension]
+        self.kept = kept
+        self.pins = torch.cat([kept, self.way[:, None]], 1) if crosses else kept
+        by_value, turned = self._by_numbers(self.place[None], begin, at)
+        turned = (turned[0, :, 0] @ self.way[:, None])[:, 0]
+        self.spare = spare if crosses else _across(spare, by_value[0, :, 0])
+        self.other_spare = _across(spare, turned)
+        slack = self.spare.shape[1] + dimension
+        self.start = torch.cat([self.place, self.way, begin, begin.new_zeros(slack)])
+        self.scale = float(slope.norm())
+        self._known: tuple[Tensor, tuple[Tensor, Tensor]] | None = None
+
+    def _values(self, part: Tensor, other: Tensor) -> Tensor:
+        """Values (n, 2) of both parameters, inside their ranges."""
+        first = self.first + part.clamp(0, 1) * (self.last - self.first)
+        return torch.stack([first, other.clamp(self.low, self.high)], 1)
+
+    def _matrix(self, place: Tensor, part: Tensor, other: Tensor) -> Tensor:
+        """F_θ + cI at scaled places, by the scaled coordinates, (n, k, k)."""
+        slope = self.system.jacobian(place * self.size, self._values(part, other))
+        return (slope + self.shift * torch.eye(self.k).to(slope)) * self.size
+
+    def _by_numbers(self, place: Tensor, part: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+        """Derivatives of F, (n, k, 2), and of F_θ, (n, k, 2, k), by both parameters."""
+        span, n = self.high - self.low, len(place)
+        sides = []
+        for sign in (1, -1):
+            one = (part.clamp(0, 1) + sign * _SMALL).clamp(0, 1)
+            two = (other + sign * _SMALL * span).clamp(self.low, self.high)
+            sides.append((torch.cat([one, part]), torch.cat([other, two])))
+        (up, over), (down, under) = sides
+        width = torch.cat([(up - down)[:n], (over - under)[n:] / span])
+        rows = place.repeat(4, 1)
+        ends = torch.cat([up, down]), torch.cat([over, under])
+        field = self.system.field(rows * self.size, self._values(*ends))
+        slope = self._matrix(rows, *ends)
+        by = [((x[: 2 * n] - x[2 * n :]) / width.reshape(-1, *[1] * (x.ndim - 1))).unflatten(
+            0, (2, n)) for x in (field, slope)]  # fmt: skip
+        return by[0].permute(1, 2, 0), by[1].permute(1, 2, 0, 3)
+
+    def _parts(self, state: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        k, spare = self.k, self.spare.shape[1]
+        place, way, part, slack = state.split([k, k, 1, state.shape[1] - 2 * k - 1], 1)
+        return place, way, part[:, 0], slack[:, :spare], slack[:, spare:]
+
+    def field(self, state: Tensor, value: Tensor) -> Tensor:
+        """The equations at states (n, m) and values (n,) of the second parameter, (n, m)."""
+        place, way, part, slack, other = self._parts(state)
+        field = self.system.field(place * self.size, self._values(part, value))
+        turned = (self._matrix(place, part, value) @ way[..., None])[..., 0]
+        return torch.cat([
+            field + slack @ self.spare.mT,
+            turned + other @ self.other_spare.mT,
+            (way.square().sum(1, keepdim=True) - 1) / 2,
+            (place - self.place) @ self.pins,
+            way @ self.kept,
+        ], 1)  # fmt: skip
+
+    def _slope(self, state: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """The derivative by the state, (n, m, m), and by the second parameter, (n, m)."""
+        if self._known is not None and self._known[0] is state:
+            return self._known[1]
+        place, way, part, slack, _ = self._parts(state)
+        n, k, m = len(state), self.k, state.shape[1]
+        aside = _SMALL * torch.cat([torch.eye(k), -torch.eye(k)]).to(state)
+        rows = (place + aside[:, None]).reshape(-1, k)
+        ends = self._matrix(rows, part.repeat(2 * k), value.repeat(2 * k)).reshape(2, k, n, k, k)
+        second = ((ends[0] - ends[1]) / (2 * _SMALL)).permute(1, 2, 0, 3) @ way[:, None, :, None]
+        by_value, turned = self._by_numbers(place, part, value)
+        turned = turned @ way[:, None, :, None]
+        slope, pins, spare = state.new_zeros(n, m, m), self.pins.mT, slack.shape[1]
+        middle = 2 * k + 1
+        matrix = self._matrix(place, part, value)
+        slope[:, :k, :k] = matrix - self.shift * torch.diag(self.size)
+        slope[:, k : 2 * k, :k] = second[..., 0]
+        slope[:, k : 2 * k, k : 2 * k] = matrix
+        slope[:, :k, 2 * k], slope[:, k : 2 * k, 2 * k] = by_value[..., 0], turned[..., 0, 0]
+        slope[:, :k, middle : middle + spare] = self.spare
+        slope[:, k : 2 * k, middle + spare :] = self.other_spare
+        slope[:, 2 * k, k : 2 * k] = way
+        slope[:, middle : middle + len(pins), :k] = pins
+        slope[:, middle + len(pins) :, k : 2 * k] = self.kept.mT
+        along = state.new_zeros(n, m)
+        along[:, :k], along[:, k : 2 * k] = by_value[..., 1], turned[..., 1, 0]
+        self._known = state, (slope, along / (self.high - self.low))
+        return self._known[1]
+
+    def jacobian(self, state: Tensor, value: Tensor) -> Tensor:
+        """The derivative by the state, (n, m, m)."""
+        return self._slope(state, value)[0]
+
+    def along(self, state: Tensor, value: Tensor) -> Tensor:
+        """The derivative by the second parameter, (n, m)."""
+        return self._slope(state, value)[1]
+
+    def rates(self, slopes: Tensor) -> Tensor:
+        """Nothing is stable or unstable here, (n, 1)."""
+        return slopes.new_zeros(len(slopes), 1)
+
+    def persists(self, branch: Branch) -> Branch:
+        """The piece of a branch around the start on which the event lasts, inside both ranges."""
+        part, slack = branch.state[:, 2 * self.k], branch.state[:, 2 * self.k + 1 :]
+        fine = (part >= -1e-9) & (part <= 1 + 1e-9)
+        fine &= slack.abs().amax(1) <= _SPLIT * self.scale if slack.shape[1] else True
+        middle = int((branch.state - self.start).norm(dim=1).argmin())
+        wrong = (~fine).nonzero()[:, 0]
+        low = max([-1, *wrong[wrong < middle].tolist()])
+        high = min([len(fine), *wrong[wrong >= middle].tolist()])
+        piece = slice(low + 1, high)
+        return replace(
+            branch, state=branch.state[piece], value=branch.value[piece],
+            unstable=branch.unstable[piece], tangent=branch.tangent[piece],
+            kept=branch.kept[piece], closed=branch.closed and high - low - 1 == len(fine),
+        )  # fmt: skip
+
+
+def _across(spare: Tensor, pushed: Tensor) -> Tensor:
+    """An orthonormal basis of the columns' span (k, m + 1) across a vector, (k, m)."""
+    if spare.shape[1] == 1:
+        return spare[:, :0]
+    push = spare.mT @ pushed[:, None]
+    return spare @ torch.linalg.svd(push)[0][:, 1:]
+
+
+def followed(extended: Extended, other: float) -> tuple[Tracer, Branch] | None:
+    """The curve through the start of an extended system; None if it turns back just there."""
+    tracer = Tracer(extended, torch.ones_like(extended.start))  # type: ignore[arg-type]
+    at = torch.tensor([other]).to(extended.start)
+    state, ok = _at_value(tracer, extended.start[None], at)
+    sizes = torch.linalg.svdvals(extended.jacobian(state, at))[0]
+    if not bool(ok[0]) or float(sizes[-1]) <= _SINGULAR * float(sizes[0]):
+        return None
+    extended.start = state[0]
+    curve = extended.persists(tracer.trace(state, at)[0])
+    return (tracer, curve) if len(curve.value) > 2 else None
+
+
+def _at_value(tracer: Tracer, state: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """The places (n, m) of curves at values (n,) next to guesses, and which were found."""
+    along = torch.zeros(len(state), state.shape[1] + 1).to(state)
+    along[:, -1] = 1.0
+    none = state.new_zeros(len(state), state.shape[1], 0)
+    found, done, _, _ = tracer.corrected(tracer.joined(state, value), along, none)
+    return found[:, :-1], done
+
+
+def _lies_on(curve: tuple[Tracer, Branch], event: Event, other: float) -> bool:
+    """Return whether an event is a place of a curve."""
+    tracer, branch = curve
+    extended: Any = tracer.system
+    if len(extended.place) != len(event.state):
+        return False
+    low, high = branch.value[:-1], branch.value[1:]
+    i = ((low - other) * (high - other) <= 0).nonzero()[:, 0]
+    share = ((other - low[i]) / torch.where(high == low, 1.0, high - low)[i])[:, None]
+    guess = branch.state[i] + share * (branch.state[i + 1] - branch.state[i])
+    there, _ = _at_value(tracer, guess, torch.full_like(low[i], other))
+    part = (event.value - extended.first) / (extended.last - extended.first)
+    place = torch.cat([event.state / extended.size, event.state.new_tensor([part])])
+    own = torch.cat([there[:, : extended.k], there[:, 2 * extended.k : 2 * extended.k + 1]], 1)
+    kept = torch.nn.functional.pad(extended.kept, (0, 0, 0, 1))  # anywhere on a continuum
+    away = own - place
+    away = (away - away @ kept @ kept.mT)[:, -1 if event.period > 1 else 0 :]  # of a cycle: one
+    return bool((away.abs().amax(1) < _SAME).any())
+
+
+def _cusps(tracer: Tracer, branch: Branch) -> Tensor:
+    """Scaled points of a curve at which both parameters turn, (c, m)."""
+    extended: Any = tracer.system
+    speed = branch.tangent[:, [2 * extended.k, -1]]
+    found = []
+    for i in ((speed[1:] * speed[:-1]).sum(1) < 0).nonzero()[:, 0].tolist():
+        ends = tracer.joined(branch.state[i : i + 2], branch.value[i : i + 2])
+        way, turn = (ends[1] - ends[0])[None], speed[i + 1] - speed[i]
+        kept = way.new_zeros(1, way.shape[1] - 1, 0)
+        low, high, at_low, at_high = 0.0, 1.0, float(speed[i] @ turn), float(speed[i + 1] @ turn)
+        for _ in range(_SEARCH):  # the Illinois form of regula falsi
+            part = (low * at_high - high * at_low) / (at_high - at_low)
+            point, _, slope, _ = tracer.corrected(ends[:1] + part * way, way / way.norm(), kept)
+            now = tracer.tangent(slope, kept, way / way.norm())[0, [2 * extended.k, -1]]
+            rate = float(now @ turn)
+            if rate * at_high > 0:
+                high, at_high, at_low = part, rate, 0.5 * at_low
+            else:
+                low, at_low, at_high = part, rate, 0.5 * at_high
+            if high - low < 1e-12 or abs(rate) < 1e-13:
+                break
+        if float(now.norm()) < _STILL:
+            found.append(point[0])
+    return torch.stack(found) if found else branch.state.new_zeros(0, len(extended.start) + 1)
+
+
+@quickly
+def fold_curves(
+    spec: ModelSpec | str,
+    parameter: str,
+    values: Iterable[float],
+    second: str,
+    others: Iterable[float],
+    starts: Numbers | None = None,
+    optimizer: OptimizerChoice | None = None,
+    seed: int = 0,
+    progress: Callable[[int], object] | None = None,
+) -> xr.Dataset:
+    """Curves of folds, pitchforks, transcritical points and flips in the plane of two parameters.
+
+    At up to five values of the second parameter the events over the first are found as by
+    ``continuation``. Each that lies on no known curve begins one: F = 0, F_θ v = 0, |v| = 1, of a
+    flip (F_θ + 2) v = 0, is followed in (θ, v, both parameters) by pseudo-arclength. A pitchfork or
+    transcritical point is followed as long as it does not split into folds. At a cusp both
+    parameters turn.
+
+    Args:
+        spec: the model, a ``ModelSpec`` or its name.
+        parameter, values: as of ``continuation``; the range between the first and last counts.
+        second, others: the second parameter, and values of it.
+        starts, optimizer, seed: as of ``continuation``, for the search.
+        progress: called with the number of values of the second parameter done.
+
+    Returns:
+        Dataset with curve_value, curve_second, curve_<c> and curve_number over the curves' points,
+        curve_kind and curve_period over curves, and cusp_value, cusp_second and cusp_<c>.
+
+    Raises:
+        InputError: as ``continuation``; no such event at these values; twice the same parameter.
+
+    >>> import flowsim
+    >>> class Cusp(flowsim.Model):
+    ...     coordinates = ("x",)
+    ...     def __init__(self, a=0.0, b=0.0):
+    ...         self.a, self.b = a, b
+    ...     def loss(self, theta):
+    ...         x = theta[..., 0]
+    ...         return x**4 + self.a * x**2 + self.b * x
+    ...
+    >>> spec = flowsim.ModelSpec(Cusp)
+    >>> found = flowsim.bifurcation.fold_curves(spec, "b", [-3.0, 3.0], "a", [-2.0, 1.0])
+    >>> off = 8 * found.curve_second**3 + 27 * found.curve_value**2
+    >>> found.sizes["cusp"], bool(abs(off).max() < 1e-8)
+    (1, True)
+    """
+    spec = spec if isinstance(spec, ModelSpec) else ModelSpec(spec)
+    if second == parameter:
+        raise InputError(f"{parameter} is given twice: fold curves need two parameters")
+    steps = [_step_of(optimizer, name) for name in (parameter, second)]
+    values = _values_of(spec, parameter, values, steps[0])
+    others = _values_of(spec, second, others, steps[0])
+    step = steps[0]
+    if step is not None and "momentum" in (parameter, second):
+        step = replace(step, has_memory=True)
+    low, high = float(values[0]), float(values[-1])
+    both = System(spec, parameter, low, high, step, (second, float(others[0]), float(others[-1])))
+    theta = _starts_of(both.model(low, float(others[0])), starts, seed)
+    asked = others[_asked(torch.from_numpy(others)).numpy()].tolist()
+    expect(progress, len(asked))
+    curves: list[tuple[Tracer, Branch]] = []
+    kinds: list[tuple[str, int]] = []
+    for other in asked:
+        one = _at(spec, parameter, (low, high), step, second, other)
+        with suppress(InputError):  # nothing to follow at this value
+            found = diagram(one, torch.from_numpy(values), theta, [theta[:0]] * len(values))
+            for event in found.events:
+                known = any(
+                    kind == (event.kind, event.period) and _lies_on(curve, event, other)
+                    for kind, curve in zip(kinds, curves, strict=True)
+                )
+                if event.kind not in _FOLLOWED or known:
+                    continue
+                system = both if step is None else both.with_period(event.period)
+                curve = followed(Extended(system, found.sizes[event.period], event, other), other)
+                if curve is not None:
+                    curves.append(curve)
+                    kinds.append((event.kind, event.period))
+        if progress is not None:
+            progress(1)
+    if not curves:
+        raise InputError(
+            f"no fold, crossing or flip over {parameter} was found at {len(asked)} values of "
+            f"{second} that can be followed: choose other ranges"
+        )
+    record = _curves(both, curves, kinds)
+    first = both.model(low, float(others[0]))
+    record.attrs = provenance({
+        "kind": "fold curves",
+        "parameter": parameter,
+        "second": second,
+        "range": [low, high],
+        "second_range": [float(others[0]), float(others[-1])],
+        **model_attributes(first, both.own, both.model(high, float(others[-1]))),
+        **(optimizer.on(first).attributes() if optimizer is not None else {}),
+    })  # fmt: skip
+    return described(record, first.long_names)
+
+
+def _at(
+    spec: ModelSpec, parameter: str, side: tuple[float, float], step: StepMap | None, second: str,
+    other: float,
+) -> System:  # fmt: skip
+    """The system over the first parameter at a value of the second."""
+    if step is not None and second in STEP_NUMBERS:
+        return System(spec, parameter, *side, replace(step, **{second: other}))  # type: ignore[arg-type]
+    return System(spec.replace(**{second: other}), parameter, *side, step)
+
+
+def _curves(
+    system: System, curves: Sequence[tuple[Tracer, Branch]], kinds: Sequence[tuple[str, int]]
+) -> xr.Dataset:
+    """The curves and their cusps as variables of a record."""
+    points: list[np.ndarray] = []
+    cusps: list[np.ndarray] = []
+    for number, (tracer, branch) in enumerate(curves):
+        for found, rows in ((points, tracer.joined(branch.state, branch.value)),
+                            (cusps, _cusps(tracer, branch))):  # fmt: skip
+            extended: Any = tracer.system
+            value, other = extended._values(rows[:, 2 * extended.k], tracer.split(rows)[1]).T
+            theta = rows[:, : len(system.coordinates)] * extended.size[: len(system.coordinates)]
+            whole = torch.cat([torch.full((len(rows), 1), number), value[:, None], other[:, None],
+                               theta], 1)  # fmt: skip
+            found.append(whole.numpy())
+    names = ("number", "value", "second", *system.coordinates)
+    record = xr.Dataset()
+    for kind, dim, columns in (("curve", "curve_point", points), ("cusp", "cusp", cusps)):
+        for name, column in zip(names, np.concatenate(columns).T, strict=True):
+            record[f"{kind}_{name}"] = (dim, column.astype(int) if name == "number" else column)
+    record["curve_kind"] = ("curve", np.array([kind for kind, _ in kinds]))
+    record["curve_period"] = ("curve", np.array([period for _, period in kinds]))
+    return record
