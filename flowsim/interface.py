@@ -26,6 +26,8 @@ from flowsim.errors import InputError
 from flowsim.inheritance import forget_outdated, unwritten
 from flowsim.running import quickly
 
+#: The smallest and the largest value of a coordinate.
+Range = tuple[float, float]
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
@@ -223,7 +225,7 @@ class PlaneDefaults:
     no_cloud: str = ""
     orbits: tuple[tuple[float, float], ...] = _AROUND
     third: str | None = None
-    space: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    space: Mapping[str, Range] = field(default_factory=dict)
     far: tuple[tuple[float, ...], ...] = _FAR
     near: tuple[tuple[float, ...], ...] = ()
     never_crossed: tuple[str, ...] = ()
@@ -294,7 +296,7 @@ class Plane:
 
     def curves(
         self,
-        window: Mapping[str, tuple[float, float]],
+        window: Mapping[str, Range],
         fixed: Mapping[str, float],
         points: int = 1201,
         quick: bool = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,22 +12,19 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.errors import InputError, Interrupted
-from flowsim.interface import Model
+from flowsim.interface import Model, Range
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 from flowsim.records.netcdf import read_record, write_record
 from flowsim.running import quickly
 from flowsim.scan.follow import to_model
 
-if TYPE_CHECKING:
-    from flowsim.boundary.edges import Window
-
 #: Names of codes that are no basin begin so.
 _NO_BASIN = ("unresolved", "saddle")
 
 
 def with_edge_distance(
-    record: xr.Dataset, model: Model, window: Mapping[str, Window], fixed: Mapping[str, float],
+    record: xr.Dataset, model: Model, window: Mapping[str, Range], fixed: Mapping[str, float],
     place: Callable[[Tensor], Tensor], ends: Ends, end_codes: np.ndarray | None = None,
 ) -> xr.Dataset:  # fmt: skip
     """The record with the distance of every cell to the nearest place with another end.
@@ -144,7 +141,7 @@ def edge_of_scan(path: Path, model: Model) -> None:
         ) from None
 
 
-def _window(centres: np.ndarray) -> Window:
+def _window(centres: np.ndarray) -> Range:
     """The range of cells around evenly spaced centres."""
     half = (centres[1] - centres[0]) / 2
     return float(centres[0] - half), float(centres[-1] + half)

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from flowsim.arrays import Numbers
 from flowsim.boundary.edges import (
-    Window,
     ahead_of,
     bisected_edges,
     explains,
@@ -25,7 +24,7 @@ from flowsim.errors import InputError
 from flowsim.flow.options import accepts_starts
 from flowsim.flow.orbits import find_limits
 from flowsim.flow.solver import solver_of
-from flowsim.interface import Model
+from flowsim.interface import Model, Range
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 
@@ -64,7 +63,7 @@ class EdgeDistance(NamedTuple):
 
 
 @accepts_starts
-def edge_distance(model: Model, starts: Numbers, within: Mapping[str, Window] | None = None) -> Any:
+def edge_distance(model: Model, starts: Numbers, within: Mapping[str, Range] | None = None) -> Any:
     """How far each start is from the nearest place whose trajectory ends elsewhere.
 
     In one or two coordinates all boundaries in the window are found: in two smooth coordinates as
@@ -144,7 +143,7 @@ class Search:
     """
 
     def __init__(
-        self, model: Model, window: Mapping[str, Window], fixed: Mapping[str, float],
+        self, model: Model, window: Mapping[str, Range], fixed: Mapping[str, float],
         place: Callable[[Tensor], Tensor], ends: Ends | None = None,
         axes: Sequence[np.ndarray] | None = None, end_codes: np.ndarray | None = None,
     ) -> None:  # fmt: skip

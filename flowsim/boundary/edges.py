@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 
 from flowsim.boundary.geometry import Lattice, find_crossings, march
 from flowsim.boundary.manifolds import stable_manifolds
-from flowsim.interface import Model
+from flowsim.interface import Model, Range
 
 #: Places along a separatrix in closed form; and on a bisected curve for each of its points.
 _SAMPLED, _FINER = 2001, 8
@@ -31,7 +31,6 @@ _STRAIGHT = 0.99
 #: How far from a saddle it is asked where the flow leads from both sides, in parts of the window.
 _BESIDE = 1e-3
 
-Window = tuple[float, float]
 Labels = Callable[[np.ndarray], np.ndarray]
 
 
@@ -46,7 +45,7 @@ class Edge(NamedTuple):
 
 
 def manifold_edges(
-    model: Model, window: Mapping[str, Window], label: Labels, order: Sequence[int]
+    model: Model, window: Mapping[str, Range], label: Labels, order: Sequence[int]
 ) -> list[Edge]:
     """The stable manifolds that separate two ends, of a model of two coordinates.
 
@@ -85,7 +84,7 @@ def explains(edges: Sequence[Edge], axes: Sequence[np.ndarray], end_codes: np.nd
 
 
 def known_edges(
-    model: Model, window: Mapping[str, Window], fixed: Mapping[str, float], label: Labels,
+    model: Model, window: Mapping[str, Range], fixed: Mapping[str, float], label: Labels,
     names: Sequence[str],
 ) -> list[Edge]:  # fmt: skip
     """The separatrices that a model knows in a window of its plane; none in other windows.

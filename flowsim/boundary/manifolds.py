@@ -11,7 +11,7 @@ from scipy.integrate import DOP853
 from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.interface import Model, checks_model
+from flowsim.interface import Model, Range, checks_model
 from flowsim.landscape.critical import critical_points_in
 
 #: In parts of the window's diagonal: where a branch begins beside its saddle, how far apart its
@@ -39,7 +39,7 @@ class Manifold(NamedTuple):
 
 
 @checks_model
-def stable_manifolds(model: Model, within: Mapping[str, tuple[float, float]]) -> list[Manifold]:
+def stable_manifolds(model: Model, within: Mapping[str, Range]) -> list[Manifold]:
     """Find the saddles of a model of two coordinates and grow their stable manifolds.
 
     Saddles are sought from a lattice of starts. From each, dx/ds = −f/(|f| + c) is solved

@@ -22,6 +22,7 @@ from flowsim.interface import (
     EndLosses,
     Integral,
     Plane,
+    Range,
     RecordedModel,
     accepts_theta,
     difference_above,
@@ -206,8 +207,8 @@ KINDS = {
 
 def sampled(
     graph: Callable[[Tensor], Tensor],
-    across: tuple[float, float],
-    up: tuple[float, float],
+    across: Range,
+    up: Range,
     points: int,
 ) -> tuple[Tensor, Tensor]:
     """x and y of the graph ±y(x), denser where it is steep, until it nowhere ends or jumps in the
@@ -265,7 +266,7 @@ class ChainPlane(Plane):
 
     def curves(
         self,
-        window: Mapping[str, tuple[float, float]],
+        window: Mapping[str, Range],
         fixed: Mapping[str, float],
         points: int = 1201,
         quick: bool = False,
@@ -282,7 +283,7 @@ class ChainPlane(Plane):
         )
 
     def _on_axis(
-        self, window: Mapping[str, tuple[float, float]], fixed: Mapping[str, float], points: int
+        self, window: Mapping[str, Range], fixed: Mapping[str, float], points: int
     ) -> list[Curve]:
         """The critical points e = 0 by kind: pieces of the axis, and the saddles between them."""
         low, high = window[self.x]

@@ -25,6 +25,7 @@ from flowsim.flow.solver import solver_of
 from flowsim.interface import (
     Model,
     Plane,
+    Range,
     check_fixed,
     checks_model,
     closed_basin,
@@ -57,14 +58,12 @@ ARROWS = 23
 #: many parts a side of the window, where the flow is followed in torch: a figure shows no finer.
 HALVINGS, _FINEST = 8, 2048
 
-Window = tuple[float, float]
-
 
 @checks_model
 def portrait(
     model: Model,
-    w_range: Window | None = None,
-    e_range: Window | None = None,
+    w_range: Range | None = None,
+    e_range: Range | None = None,
     resolution: int | None = None,
     rtol: float | None = None,
     atol: float = 1e-12,
@@ -73,7 +72,7 @@ def portrait(
     integrator: str = "flowsim",
     confirm: int | None = None,
     stage: Stage | None = None,
-    window: Mapping[str, Window] | None = None,
+    window: Mapping[str, Range] | None = None,
     optimizer: OptimizerChoice | None = None,
     device: str = "cpu",
     starts: Points | None = None,
@@ -192,7 +191,7 @@ def _with_flow(
     record: xr.Dataset,
     plane: Plane,
     theta: Tensor,
-    bounds: Mapping[str, Window],
+    bounds: Mapping[str, Range],
     fixed_values: Mapping[str, float],
     options: SolverOptions,
     ends: Ends,
@@ -221,7 +220,7 @@ def _with_flow(
 
 
 def _with_edge(
-    record: xr.Dataset, plane: Plane, bounds: Mapping[str, Window], fixed: Mapping[str, float],
+    record: xr.Dataset, plane: Plane, bounds: Mapping[str, Range], fixed: Mapping[str, float],
     ends: Ends, optimizer: OptimizerChoice | None,
 ) -> xr.Dataset:  # fmt: skip
     """The record with the distance of every cell to the nearest place with another end."""
@@ -244,7 +243,7 @@ def _with_flow_beside(
     record: xr.Dataset,
     plane: Plane,
     theta: Tensor,
-    bounds: Mapping[str, Window],
+    bounds: Mapping[str, Range],
     fixed_values: Mapping[str, float],
     options: SolverOptions,
     ends: Ends,
@@ -334,7 +333,7 @@ def _labels_at(
 def with_landscape(
     record: xr.Dataset,
     plane: Plane,
-    window: Mapping[str, Window],
+    window: Mapping[str, Range],
     fixed_values: Mapping[str, float],
     points: int = CURVE_POINTS,
     arrows: int = ARROWS,
@@ -372,7 +371,7 @@ def in_plane(record: xr.Dataset, plane: Plane, curves: Sequence[Curve]) -> xr.Da
 
 
 def _critical_points(
-    plane: Plane, window: Mapping[str, Window], fixed_values: Mapping[str, float], starts: int
+    plane: Plane, window: Mapping[str, Range], fixed_values: Mapping[str, float], starts: int
 ) -> list[Curve]:
     """The isolated critical points in the window, at the held values, by kind.
 
@@ -482,7 +481,7 @@ def with_boundary(
     return record
 
 
-def given_ranges(window: Mapping[str, Window] | None, **more: Window | None) -> dict[str, Window]:
+def given_ranges(window: Mapping[str, Range] | None, **more: Range | None) -> dict[str, Range]:
     """The ranges that are given, by name; InputError for one that does not increase."""
     if not isinstance(window, Mapping | None):
         raise InputError(f'window is a range by axis, such as {{"w": (-3, 3)}}, not {window!r}')
@@ -525,7 +524,7 @@ def _compare(plane: Plane, record: xr.Dataset, fixed_values: Mapping[str, float]
 def _add_orbits(
     record: xr.Dataset,
     plane: Plane,
-    window: Mapping[str, Window],
+    window: Mapping[str, Range],
     fixed_values: Mapping[str, float],
     options: SolverOptions,
     places: Tensor | None,

@@ -11,7 +11,7 @@ import xarray as xr
 from flowsim.curves import Curve, with_curves
 from flowsim.errors import InputError
 from flowsim.flow.options import SolverOptions, Stage
-from flowsim.interface import Model, Plane, axes_of, checks_model
+from flowsim.interface import Model, Plane, Range, axes_of, checks_model
 from flowsim.landscape.ends import Ends
 from flowsim.portraits.in_plane import given_ranges, orbit_paths
 from flowsim.records.attributes import described, provenance
@@ -19,20 +19,19 @@ from flowsim.records.model_attributes import model_attributes
 from flowsim.records.netcdf import flags
 
 PLANE_POINTS = 81
-Window = tuple[float, float]
 
 
 @checks_model
 def phase_space(
     model: Model,
-    w_range: Window | None = None,
-    e_range: Window | None = None,
-    a_range: Window | None = None,
+    w_range: Range | None = None,
+    e_range: Range | None = None,
+    a_range: Range | None = None,
     rtol: float | None = None,
     atol: float = 1e-10,
     progress: Callable[[int], object] | None = None,
     stage: Stage | None = None,
-    window: Mapping[str, Window] | None = None,
+    window: Mapping[str, Range] | None = None,
     max_steps: int | None = None,
 ) -> xr.Dataset:
     """Orbits of a model in space and, where they are known, its critical plane and minima.
@@ -109,7 +108,7 @@ def phase_space(
     return described(record, model.long_names)
 
 
-def _starts(plane: Plane, window: dict[str, Window]) -> list[tuple[float, ...]]:
+def _starts(plane: Plane, window: dict[str, Range]) -> list[tuple[float, ...]]:
     """The plane's starts from afar, moved from the usual window to another one."""
     moved = []
     for start in plane.defaults.far:
@@ -122,7 +121,7 @@ def _starts(plane: Plane, window: dict[str, Window]) -> list[tuple[float, ...]]:
 
 
 def _with_landscape(
-    record: xr.Dataset, plane: Plane, window: dict[str, Window], options: SolverOptions
+    record: xr.Dataset, plane: Plane, window: dict[str, Range], options: SolverOptions
 ) -> xr.Dataset:
     """The record with the curves of planes at several values of the third axis, 0 among them."""
     if type(plane).curves is Plane.curves:

@@ -11,7 +11,7 @@ import xarray as xr
 
 from flowsim.flow.options import SolverOptions, Stage
 from flowsim.flow.orbits import find_limits, limits_by
-from flowsim.interface import Model, check_fixed, checks_model, theta_on_grid, with_axes
+from flowsim.interface import Model, Range, check_fixed, checks_model, theta_on_grid, with_axes
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 from flowsim.records.attributes import described, fixed_attributes, provenance
@@ -39,7 +39,7 @@ _ABOUT = 0.02
 @checks_model
 def compare_optimizers(
     model: Model,
-    window: Mapping[str, tuple[float, float]] | None = None,
+    window: Mapping[str, Range] | None = None,
     fixed: Mapping[str, float] | None = None,
     resolution: int = 48,
     learning_rate: float | None = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,17 +12,14 @@ from flowsim.boundary.geometry import Lattice, march
 from flowsim.boundary.manifolds import stable_manifolds
 from flowsim.curves import Curve
 from flowsim.errors import InputError
-from flowsim.interface import Plane, theta_on_grid
-
-if TYPE_CHECKING:
-    from flowsim.boundary.edges import Window
+from flowsim.interface import Plane, Range, theta_on_grid
 
 #: Nodes a side between which nullclines are sought.
 _NODES = 301
 
 
 def further_curves(
-    plane: Plane, window: Mapping[str, Window], fixed: Mapping[str, float], names: Sequence[str]
+    plane: Plane, window: Mapping[str, Range], fixed: Mapping[str, float], names: Sequence[str]
 ) -> list[Curve]:
     """The curves of these names, "nullclines" and "manifolds".
 
@@ -42,7 +38,7 @@ def further_curves(
 
 
 def nullclines(
-    plane: Plane, window: Mapping[str, Window], fixed: Mapping[str, float]
+    plane: Plane, window: Mapping[str, Range], fixed: Mapping[str, float]
 ) -> list[Curve]:
     """The curves on which one component of the flow in the plane changes its sign.
 
@@ -83,7 +79,7 @@ def plane_velocity(plane: Plane, theta: Tensor) -> Tensor:
     return along
 
 
-def manifold_curves(plane: Plane, window: Mapping[str, Window]) -> list[Curve]:
+def manifold_curves(plane: Plane, window: Mapping[str, Range]) -> list[Curve]:
     """The stable manifolds of the saddles in the window."""
     model = plane.model
     if {*model.coordinates} != {plane.x, plane.y}:

@@ -11,7 +11,7 @@ import torch
 from contourpy import contour_generator
 
 from flowsim.curves import Curve
-from flowsim.interface import Model, Plane, theta_on_grid
+from flowsim.interface import Model, Plane, Range, theta_on_grid
 from flowsim.models.induction.ends import induction_landscape, valley
 
 #: Values of α along valleys, and of both along a side of the grid whose levels are drawn.
@@ -32,7 +32,7 @@ class InductionPlane(Plane):
 
     def curves(
         self,
-        window: Mapping[str, tuple[float, float]],
+        window: Mapping[str, Range],
         fixed: Mapping[str, float],
         points: int = 1201,
         quick: bool = False,
