@@ -7,9 +7,9 @@ import torch
 import xarray as xr
 from matplotlib.figure import Figure
 from papers import BLUE, GREEN, GREY, PINK, experiment, timed
-from scipy.integrate import solve_ivp
 from scipy.optimize import minimize
 
+import flowsim
 from flowsim.chains.hidden import hidden_baselines, process
 from full_model import (
     Architecture,
@@ -36,35 +36,39 @@ MIXERS: dict[str, dict[str, Any]] = {
 }
 
 
-def loss_and_gradient(theta: np.ndarray, decay: str) -> tuple[float, np.ndarray]:
-    """E (x_{n+1} − Σ_j g_j Σ_k κ_j^k x_{n−k})² with g = ov, and its slopes in (o, v, α).
+class Recurrence(flowsim.Model):
+    """E (x_{n+1} − Σ_j g_j Σ_k κ_j^k x_{n−k})² with g = ov and κ = tanh α or σ(α).
 
-    With R(k) = Σ_i ρ_i μ_i^|k| + r 1{k = 0} every sum is geometric.
+    The signal has the covariances R(k) = Σ_i ρ_i μ_i^|k| + r 1{k = 0}, so every sum is geometric.
     """
-    o, v, alpha = theta.reshape(3, -1)
-    kappa = np.tanh(alpha) if decay == "signed" else 1 / (1 + np.exp(-alpha))
-    slope = 1 - kappa**2 if decay == "signed" else kappa * (1 - kappa)
-    g, mu, rho = o * v, EIGENVALUES, VARIANCES
-    a, b = kappa[:, None, None], kappa[None, :, None]
-    apart = 1 / (1 - a * mu) + 1 / (1 - b * mu) - 1
-    pairs = (rho / (1 - a * b) * apart).sum(-1) + NOISE / (1 - np.outer(kappa, kappa))
-    ahead = rho * mu / (1 - kappa[:, None] * mu)
-    cross = ahead.sum(-1)
-    loss = rho.sum() + NOISE - 2 * g @ cross + g @ pairs @ g
-    by_g = 2 * (pairs @ g - cross)
-    moved = (rho * (b / (1 - a * b) ** 2 * apart + mu / (1 - a * b) / (1 - a * mu) ** 2)).sum(-1)
-    moved += NOISE * kappa / (1 - np.outer(kappa, kappa)) ** 2
-    by_kappa = 2 * g * (moved @ g - (ahead**2 / rho).sum(-1))
-    return float(loss), np.concatenate([by_g * v, by_g * o, by_kappa * slope])
+
+    def __init__(self, channels: int = CHANNELS, decay: str = "signed"):
+        self.channels, self.decay = channels, decay
+        self.coordinates = tuple(f"{name}_{j}" for name in ("o", "v", "α") for j in range(channels))
+
+    def loss(self, theta: torch.Tensor) -> torch.Tensor:
+        o, v, alpha = theta.unflatten(-1, (3, self.channels)).unbind(-2)
+        kappa = alpha.tanh() if self.decay == "signed" else alpha.sigmoid()
+        g, mu, rho = o * v, torch.from_numpy(EIGENVALUES), torch.from_numpy(VARIANCES)
+        ahead = rho / (1 - kappa[..., None] * mu)
+        both = ahead.sum(-1)[..., :, None] + ahead.sum(-1)[..., None, :] - rho.sum() + NOISE
+        pairs = both / (1 - kappa[..., :, None] * kappa[..., None, :])
+        gain = 2 * (ahead @ mu) - (pairs @ g[..., None]).squeeze(-1)
+        return rho.sum() + NOISE - (g * gain).sum(-1)
 
 
 def best_with(poles: int, decay: str, tries: int = 24) -> list[float]:
     """Losses of the local minima that have so many channels, none of them without weight."""
-    draws, found = np.random.default_rng(0), []
+    draws, found, model = np.random.default_rng(0), [], Recurrence(poles, decay)
+
+    def value_and_slope(x: np.ndarray) -> tuple[float, np.ndarray]:
+        theta = torch.from_numpy(x)
+        return float(model.loss(theta)), model.gradient(theta).numpy()
+
     for _ in range(tries):
         start = draws.normal(size=3 * poles)
         with np.errstate(all="ignore"):  # line searches try poles of modulus one
-            end = minimize(loss_and_gradient, start, args=(decay,), jac=True, method="BFGS",
+            end = minimize(value_and_slope, start, jac=True, method="BFGS",
                            options={"gtol": 1e-9, "maxiter": 4000})  # fmt: skip
         if (
             np.abs(end.jac).max() < 1e-6
@@ -74,24 +78,23 @@ def best_with(poles: int, decay: str, tries: int = 24) -> list[float]:
     return sorted({round(x, 7) for x in found})
 
 
-def compute(seeds: int = 10, times: int = 240, steps: int = 250) -> xr.Dataset:
+def compute(seeds: int = 20, times: int = 240, steps: int = 250) -> xr.Dataset:
     """Losses and weights along the flow, by decay and scale of the start; beliefs of Mess3."""
     grid = np.geomspace(0.1, HORIZON, times)
-    shape = (len(DECAYS), len(SCALES), seeds)
-    losses, speeds = np.empty((*shape, times)), np.empty((*shape, times))
-    weights = np.empty((*shape, times, CHANNELS))
-    for place in timed(list(np.ndindex(shape))):
-        decay, scale = DECAYS[place[0]], SCALES[place[1]]
-        draws = np.random.default_rng(place[2])
-        start = np.concatenate(
-            [scale * draws.normal(size=2 * CHANNELS), draws.normal(size=CHANNELS)]
-        )
-        path = solve_ivp(lambda t, x, d=decay: -loss_and_gradient(x, d)[1], (0, HORIZON), start,
-                         "LSODA", grid, rtol=1e-8, atol=1e-14)  # fmt: skip
-        for i, theta in enumerate(path.y.T):
-            losses[*place, i], slope = loss_and_gradient(theta, decay)
-            speeds[*place, i] = np.abs(slope).max()
-            weights[*place, i] = theta[:CHANNELS] * theta[CHANNELS : 2 * CHANNELS]
+    shape = (len(DECAYS), len(SCALES), seeds, times)
+    losses, speeds, curvatures = (np.empty(shape) for _ in range(3))
+    weights = np.empty((*shape, CHANNELS))
+    for place in timed(list(np.ndindex(shape[:2]))):
+        model, scale, starts = Recurrence(CHANNELS, DECAYS[place[0]]), SCALES[place[1]], []
+        for seed in range(seeds):
+            draws = np.random.default_rng(seed)
+            starts.append([*scale * draws.normal(size=2 * CHANNELS), *draws.normal(size=CHANNELS)])
+        paths = flowsim.trajectories(model, np.array(starts), grid, rtol=1e-6)
+        path = torch.from_numpy(paths.swapaxes(0, 1))
+        losses[place] = model.loss(path)
+        speeds[place] = model.gradient(path).abs().amax(-1)
+        curvatures[place] = torch.linalg.eigvalsh(model.hessian(path))[..., 0]
+        weights[place] = path[..., :CHANNELS] * path[..., CHANNELS : 2 * CHANNELS]
     dims = ("decay", "scale", "seed", "time")
     levels = np.full((len(DECAYS), 4, 3), np.nan)
     for i, decay in enumerate(DECAYS):
@@ -101,21 +104,22 @@ def compute(seeds: int = 10, times: int = 240, steps: int = 250) -> xr.Dataset:
             found = [x for x in best_with(poles, decay) if np.abs(known - x).min() > 1e-5][:3]
             levels[i, poles, : len(found)] = found
     data: dict[str, Any] = {
-        "loss": (dims, losses), "speed": (dims, speeds), "weight": ((*dims, "channel"), weights),
+        "loss": (dims, losses), "speed": (dims, speeds),
+        "curvature": (dims, curvatures), "weight": ((*dims, "channel"), weights),
         "level": (("decay", "poles", "which"), levels),
     }  # fmt: skip
     data |= _beliefs(steps)
     for name in ("weight", "belief", "read_belief"):  # as exact as a figure needs
         held, values = data[name]
         data[name] = (held, values.round(2))
-    for name in ("loss", "speed", "weight", "belief", "read_belief"):
+    for name in ("loss", "speed", "curvature", "weight", "belief", "read_belief"):
         held, values = data[name]
         data[name] = (held, values.astype(np.float32))
     return xr.Dataset(data, {"decay": list(DECAYS), "scale": list(SCALES), "time": grid,
                              "mixer": list(MIXERS)})  # fmt: skip
 
 
-def _beliefs(steps: int, seeds: int = 3, length: int = 6) -> dict[str, Any]:
+def _beliefs(steps: int, seeds: int = 20, length: int = 6) -> dict[str, Any]:
     """Beliefs after every word of Mess3, and those read linearly from two layers' streams."""
     source = process("mess3", **MESS3)
     read, r2, first_r2, loss = [], [], [], []
@@ -167,15 +171,23 @@ def _fit(
     return found[0], r2
 
 
-def plateaus(record: xr.Dataset, decay: str, scale: float, seed: int) -> list[tuple[int, float]]:
-    """(channels with weight, loss) wherever the flow is slowest, before it ends."""
+def plateaus(
+    record: xr.Dataset, decay: str, scale: float, seed: int
+) -> list[tuple[int, float, float]]:
+    """(channels with weight, loss, least curvature) wherever the flow is slowest before its end."""
     run = record.sel(decay=decay, scale=scale, seed=seed)
     speed, loss, g = run.speed.values, run.loss.values, np.abs(run.weight.values)
     found = []
     for i in range(1, len(speed) - 1):
         slow = speed[i] < speed[i - 1] and speed[i] <= speed[i + 1]
         if slow and loss[i] > loss[-1] + 1e-4 * (loss[0] - loss[-1]):
-            found.append((int((g[i] > 0.02 * max(0.05, g[i].max())).sum()), float(loss[i])))
+            found.append(
+                (
+                    int((g[i] > 0.02 * max(0.05, g[i].max())).sum()),
+                    float(loss[i]),
+                    float(run.curvature[i]),
+                )
+            )
     return found
 
 
@@ -189,22 +201,31 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
             visits = {1: 0, 2: 0, 3: 0}
             for seed in record.seed.values:
                 near = {1: False, 2: False, 3: False}
-                ends = [(0, float(record.loss.sel(decay=decay, scale=scale, seed=seed)[-1]))]
-                for _, loss in plateaus(record, decay, scale, seed) + ends:
+                end = float(record.loss.sel(decay=decay, scale=scale, seed=seed)[-1])
+                rests = plateaus(record, decay, scale, seed)
+                for loss in [loss for _, loss, _ in rests] + [end]:
                     for poles in near:
                         gaps = np.abs(level[poles] - loss) / whole
                         near[poles] |= bool(gaps.min() < 2e-3)
                 for poles, reached in near.items():
                     visits[poles] += reached
             runs = len(record.seed)
+            rests_at = {
+                poles: [(count, least) for seed in record.seed.values
+                        for count, loss, least in plateaus(record, decay, scale, seed)
+                        if np.abs(level[poles] - loss).min() < 2e-3 * whole]
+                for poles in (1, 2)
+            }  # fmt: skip
             found[f"{decay}, {scale:g}"] = {
                 "rests_at": visits,
                 "intervals": {poles: wilson(n, runs) for poles, n in visits.items()},
-                "at_two_poles_active": sorted(
-                    {count for seed in record.seed.values
-                     for count, loss in plateaus(record, decay, scale, seed)
-                     if np.abs(level[2] - loss).min() < 2e-3 * whole}
-                ),
+                "channels_with_weight": {
+                    n: sorted({count for count, _ in at}) for n, at in rests_at.items()
+                },
+                "rests_that_curve_down": {
+                    n: [sum(least < -1e-6 for _, least in at), len(at)]
+                    for n, at in rests_at.items()
+                },
             }  # fmt: skip
         found[f"{decay}: levels"] = [[float(x) for x in row if np.isfinite(x)] for row in level]
     for mixer in record.mixer.values:
