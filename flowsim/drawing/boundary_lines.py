@@ -17,12 +17,11 @@ from flowsim.drawing.style import (
     Canvas,
     Look,
     Styles,
+    about,
     basin_names,
     meanings,
     name_of,
-    subtitle_of,
     symbol,
-    title_of,
 )
 from flowsim.records.attributes import axes_of
 
@@ -76,13 +75,10 @@ def draw_refined(record: xr.Dataset, ax: Any = None, **look: Unpack[Look]) -> An
 def _title(record: xr.Dataset, names: list[str]) -> list[str]:
     attrs = record.attrs
     fixed = [c for c in attrs["coordinates"] if c not in names and c in record.coords]
-    words = [title_of(record), *(f"slice {symbol(c)} = {float(record[c]):g}" for c in fixed)]
-    lines = [", ".join(words) + ": basin boundary", *subtitle_of(record)]
-    lines.append(
-        f"{attrs['refine_evaluated']:,} starts instead of the {attrs['refine_full']:,} "
-        "of the full fine grid"
-    )
-    return lines
+    words = [*(f"slice {symbol(c)} = {float(record[c]):g}" for c in fixed)]
+    of_model, *remarks = about(record, *words)
+    counts = f"{attrs['refine_evaluated']:,} of {attrs['refine_full']:,}"
+    return [f"Basin boundary from {counts} starts of the fine grid", of_model, *remarks]
 
 
 def draw_boundary(

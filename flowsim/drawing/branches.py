@@ -16,12 +16,11 @@ from flowsim.drawing.style import (
     SOFT,
     Canvas,
     Look,
+    about,
     basin_names,
     name_of,
     plain,
-    subtitle_of,
     symbol,
-    title_of,
 )
 from flowsim.errors import InputError
 from flowsim.records.attributes import most_frequent
@@ -60,10 +59,10 @@ def draw_continuation(record: xr.Dataset, ax: Axes | None = None, **look: Unpack
     handles += _draw_shares(record, below, above, parameter)
     values = record[parameter].to_numpy()
     below.set(xlabel=_words(parameter), xlim=(values[0], values[-1]))
-    lines = [f"{title_of(record)}: critical points and basins over {_words(parameter)}"]
+    lines = [f"Critical points and basins over {_words(parameter)}", *about(record)]
     left_out = record.attrs.get("left_out")
     said = [f"Not drawn: {left_out}"] if left_out else []
-    return canvas.complete([*lines, *subtitle_of(record), *said], handles)
+    return canvas.complete([*lines, *said], handles)
 
 
 def _words(parameter: str) -> str:

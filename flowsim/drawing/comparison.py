@@ -272,7 +272,8 @@ def _title(record: xr.Dataset) -> list[str]:
         f"{TRAINERS[a['trainer']]} of the full transformer, $d$ = {a['d']}, $N$ = {a['length']}"
         f"{noise}, against the {a['model']} model{_shared(record)}"
     )
-    return [*subtitle_of(record), words]
+    data, *remarks = subtitle_of(record) or [""]
+    return [words, data, *remarks]
 
 
 def _shared(record: xr.Dataset) -> str:

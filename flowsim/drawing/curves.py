@@ -19,6 +19,7 @@ from flowsim.drawing.style import (
     TRAINERS,
     Canvas,
     Look,
+    about,
     basin_names,
     chosen,
     figure_of,
@@ -26,8 +27,6 @@ from flowsim.drawing.style import (
     optimizer_caption,
     percent,
     points,
-    subtitle_of,
-    title_of,
 )
 from flowsim.records.attributes import adam_words, most_frequent
 
@@ -63,8 +62,7 @@ def draw_gaussian(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
         _draw_shares(record, ax)
     else:
         draw_probability(record, ax)
-    chain = [line for line in subtitle_of(record) if not line.startswith("(")]  # no remarks
-    lines = [f"{title_of(record)}, Gaussian starts", *_advice(record), *chain]
+    lines = [*(_advice(record) or ["Ends of Gaussian starts"]), about(record)[0]]
     return canvas.complete(lines, ax.get_legend_handles_labels()[0], columns=1)
 
 

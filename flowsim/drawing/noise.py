@@ -15,14 +15,13 @@ from flowsim.drawing.style import (
     MARKER,
     Canvas,
     Look,
+    about,
     basin_names,
     edges,
     name_of,
     percent,
     plain,
-    subtitle_of,
     symbol,
-    title_of,
 )
 from flowsim.records.attributes import axes_of, fixed_of, most_frequent
 
@@ -90,9 +89,10 @@ def _draw_curves(record: xr.Dataset, canvas: Canvas) -> Any:
            ylim=(-0.02, 1.02))  # fmt: skip
     lines = [f"Noise for the time {record.attrs['time']:g}, with 95 % Wilson intervals",
              *([f"{len(others)} more ends are not drawn"] if others else [])]  # fmt: skip
-    return canvas.complete([*lines, *_about(record)], ax.get_legend_handles_labels()[0])
+    lines[1:1] = _about(record)
+    return canvas.complete(lines, ax.get_legend_handles_labels()[0])
 
 
 def _about(record: xr.Dataset) -> list[str]:
     fixed = [f"{symbol(name)} = {value:g}" for name, value in fixed_of(record.attrs).items()]
-    return [", ".join([title_of(record), *fixed]), *subtitle_of(record)]
+    return about(record, *fixed)

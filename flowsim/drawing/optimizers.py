@@ -54,5 +54,5 @@ def draw_optimizers(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[L
     bar = panels[7].inset_axes((0.0, 0.0, 0.08, 1.0))
     canvas.figure.colorbar(image, cax=bar, ticks=range(most + 1))
     agree = percent(int((record["elsewhere"] == 0).sum()), record["elsewhere"].size)
-    lines = [title_of(record), f"{agree} of the window ends alike, whatever follows it"]
+    lines = [f"{agree} of the window ends alike, whatever follows it", title_of(record)]
     return canvas.complete(lines, list(handles.values()), columns=3)

@@ -27,12 +27,14 @@ from flowsim.drawing.style import (
     INK,
     LINE,
     MARKER,
+    OPTIMIZERS,
     PATHS,
     SOFT,
     VERB_PHRASES,
     Canvas,
     CombinedHandle,
     Look,
+    about,
     apart,
     basin_names,
     code_of,
@@ -44,9 +46,7 @@ from flowsim.drawing.style import (
     optimizer_caption,
     percent,
     plain,
-    subtitle_of,
     symbol,
-    title_of,
     way_to,
     wrapped,
 )
@@ -71,6 +71,8 @@ _CELLS: dict[str, tuple[str, str, str]] = {
     "equal": ("#ffffff", "", LINE),
     **{name: (FILL[name], HATCH[name], INK[name]) for name in ("periodic", "bounded", "diverged")},
 }
+#: Letters of a title's line.
+_MESSAGE = 72
 _BEST = "global_minimum"
 _TRAINED_TEXTS = {
     "global_minimum": "learns the bigram",
@@ -143,19 +145,20 @@ def draw_models_side_by_side(
     shape = (len(records), 1) if canvas.narrow else (1, len(records))
     panels = canvas.figure.subplots(*shape, sharex=True, sharey=True, squeeze=False).flat
     handles: dict[str, Any] = {}
-    data = subtitle_of(records[0])
-    one_chain = all(subtitle_of(record) == data for record in records)
+    remarks: list[str] = []
     for record, ax in zip(records, panels, strict=True):
         for handle in draw_layers(record, ax, energy):
             alike = re.split(r" \(|;", handle.get_label())[0]  # without the numbers of a panel
             handles.setdefault(alike, handle)
-        words = "\n".join(_title(record, not one_chain))
+        lines = _title(record)
+        remarks += lines[2:]
+        words = "\n".join(lines[:2])
         ax.set_title(wrapped(words, canvas.width / shape[1], "medium"), fontsize="medium")
         ax.label_outer()
     basins = [text for record in records for text in basin_names(record).values()]
     first = [text for text in dict.fromkeys(basins) if text in handles]
     order = [*first, *(text for text in handles if text not in first)]
-    lines = data if one_chain else []
+    lines = ["", "", *dict.fromkeys(remarks)]
     return canvas.complete(lines, [handles[text] for text in order], columns=3)
 
 
@@ -391,15 +394,15 @@ def _draw_paths(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Any]:
     return handles
 
 
-def _title(record: xr.Dataset, with_data: bool = True) -> list[str]:
-    """Shares of the window; the model on its data; what else has to be known of it."""
+def _title(record: xr.Dataset) -> list[str]:
+    """Shares of the window; the model on its data; and what else has to be known of it."""
     a, total = record.attrs, record["label"].size
     fixed = [f"starts at {symbol(name)} = {value:g}" for name, value in fixed_of(a).items()]
-    data = subtitle_of(record) if with_data else []
+    of_model, *remarks = about(record, *fixed)
     if "optimizer" in a:
-        lifted = ["starts lifted from the plane"] * ("open_share" in record)
-        about = ", ".join([title_of(record), *fixed, *lifted])
-        return [optimizer_caption(record), *_learned(record), about, *data]
+        lifted = ["Starts are lifted from the plane"] * ("open_share" in record)
+        learned, *more = _learned(record)
+        return [learned, of_model, optimizer_caption(record), *more, *remarks, *lifted]
     names, verbs = meanings(record["label"]), VERB_PHRASES | _ends_said(record)
     counts = {name: int(a[f"cells_{name}"]) for name in (*names[1:], names[0])}
     named, others = most_frequent(counts)
@@ -407,14 +410,11 @@ def _title(record: xr.Dataset, with_data: bool = True) -> list[str]:
     if others:
         rest = percent(sum(counts[name] for name in others), total)
         shares.append(f"{rest} {_to_others(others)}")
-    each = 2 if sum(map(len, shares[:2])) <= 66 else 1
-    rows = [", ".join(shares[i : i + each]) for i in range(0, len(shares), each)]
-    message, about = [f"Of the window {rows[0]}", *rows[1:]], ", ".join([title_of(record), *fixed])
-    lines = [*message, about, *data] if with_data else [about, *message]
-    if "share_differs" in a:
-        share = percent(int(a["cells_differ"]), total)
-        lines.append(f"{share} ends elsewhere than in the {record['differs'].attrs['of']}")
-    return [*lines, *motion_of(record)]
+    if len(", ".join(shares)) > _MESSAGE:  # the legend has the losses of ends
+        shares = [re.sub(r" \(loss[^)]*\)", "", share) for share in shares]
+    while len(", ".join(shares)) > _MESSAGE and len(shares) > 1:
+        shares.pop()
+    return [f"Of the window {', '.join(shares)}", of_model, *remarks, *motion_of(record)]
 
 
 def _ends_said(record: xr.Dataset) -> dict[str, str]:
@@ -433,7 +433,8 @@ def _learned(record: xr.Dataset) -> list[str]:
     flow = label_names(record["flow_label"]) if "flow_label" in record else None
     if "open_share" in record:
         beside = "" if flow is None else f", gradient flow from {percent(flow == _BEST)}"
-        return [f"learns from {percent(found == _BEST)} of the window{beside}"]
+        name = OPTIMIZERS[str(record.attrs["optimizer"])]
+        return [f"{name} learns from {percent(found == _BEST)} of the window{beside}"]
     counts = {n: int((found == n).sum()) for n in meanings(record["label"])[1:]}
     named, others = most_frequent(counts)
     said = basin_names(record) | _ends_said(record)

@@ -18,6 +18,7 @@ from flowsim.drawing.style import (
     MARKER,
     Canvas,
     Look,
+    about,
     basin_dots,
     basin_names,
     code_of,
@@ -27,9 +28,7 @@ from flowsim.drawing.style import (
     name_of,
     optimizer_caption,
     percent,
-    subtitle_of,
     symbol,
-    title_of,
     wrapped,
 )
 from flowsim.errors import InputError
@@ -286,10 +285,7 @@ def _title(record: xr.Dataset) -> list[str]:
     best, total = [*counts, ""][1], sum(counts.values())  # the first code is what is unresolved
     known = best in ("global_minimum", "")
     reached = "the global minima" if known else basin_names(record)[best]
-    lines = [
-        optimizer_caption(record) if "optimizer" in a else "",
-        ", ".join([title_of(record), *fixed]),
-        *subtitle_of(record),
-        f"{percent(counts.get(best, 0), total)} of {total:,} starts reach {reached}",
-    ]
-    return [line for line in lines if line]
+    of_model, *remarks = about(record, *fixed)
+    steps = [optimizer_caption(record)] if "optimizer" in a else []
+    reach = f"{percent(counts.get(best, 0), total)} of {total:,} starts reach {reached}"
+    return [reach, of_model, *steps, *remarks]

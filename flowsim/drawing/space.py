@@ -20,14 +20,13 @@ from flowsim.drawing.style import (
     MARKER,
     Canvas,
     Look,
+    about,
     basin_names,
     figure_of,
     meanings,
     motion_of,
     name_of,
-    subtitle_of,
     symbol,
-    title_of,
 )
 from flowsim.errors import InputError
 from flowsim.records.attributes import axes_of
@@ -225,6 +224,6 @@ def _draw_arrow(ax: Any, path: np.ndarray, size: np.ndarray, colour: str) -> Non
 def _title(record: xr.Dataset) -> list[str]:
     x, y = axes_of(record)
     (z,) = set(_box(record, "orbit")) - {x, y}
-    title = f"{title_of(record)}: gradient flow in ({', '.join(map(symbol, (x, y, z)))})"
-    starts = ["orbits from their starts (dots) to their ends"] * ("ends" in record.attrs)
-    return [title, *subtitle_of(record), *starts, *motion_of(record)]
+    title = f"Gradient flow in ({', '.join(map(symbol, (x, y, z)))})"
+    starts = ["Orbits from their starts (dots) to their ends"] * ("ends" in record.attrs)
+    return [title, *about(record), *starts, *motion_of(record)]

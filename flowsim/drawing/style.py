@@ -212,8 +212,15 @@ def title_of(record: xr.Dataset) -> str:
 
 
 def subtitle_of(record: xr.Dataset) -> list[str]:
-    """The lines below it: what the model is made with and trained on, and a remark."""
+    """What the model is made with and trained on, and remarks, which are in parentheses."""
     return [sentence(line) for line in str(record.attrs.get("subtitle", "")).splitlines()]
+
+
+def about(record: xr.Dataset, *more: str) -> list[str]:
+    """The model of a record, what is fixed, and its data as one line; then the remarks."""
+    below = subtitle_of(record)
+    data = [line for line in below if not line.startswith("(")]
+    return [", ".join([title_of(record), *more, *data]), *below[len(data) :]]
 
 
 def motion_of(record: xr.Dataset) -> list[str]:
@@ -417,7 +424,7 @@ class Canvas:
         """Place the title and the legend, as wide as the figure allows, and reserve their space.
 
         Args:
-            lines: of the title.
+            lines: two of the title; further ones are remarks above the legend.
             handles: of the legend.
             columns: of the legend at most.
 
@@ -425,6 +432,7 @@ class Canvas:
             The new figure; or on given axes the handles, what was drawn there.
         """
         height, kept, lines = 0.0, list(handles), list(lines)
+        lines, remarks = [line for line in lines[:2] if line], lines[2:]
         if self.look.get("title", True) and lines:
             size = chosen("axes.titlesize", "medium")
             beside = 0 if self.given else 2 * points("medium") / 72
@@ -435,7 +443,9 @@ class Canvas:
                 self.ax.set_title(text, fontsize=size)
             height += 1.2 * points(size) * (text.count("\n") + 1)
         if self.look.get("legend", True) and kept:
-            height += add_legend(self.ax or self.figure, kept, self.given, columns, self.width)
+            height += add_legend(
+                self.ax or self.figure, kept, self.given, columns, self.width, remarks
+            )
         if self.given:
             return kept
         if self.narrow:
@@ -465,14 +475,14 @@ def wrapped(text: str, width: float, size: str | float) -> str:
     count = max(int(72 * width / (_LETTER * points(size))), 12)
     whole = r"\$[^$]*\$( [=<>] \S+)*|\S+( [=<>] \S+)+|\d %"
     held = re.sub(whole, lambda formula: formula[0].replace(" ", "\0"), text)
-    broken = [fill(line, count, break_long_words=False, break_on_hyphens=False)
+    broken = [fill(line, count + line.count("$"), break_long_words=False, break_on_hyphens=False)
               for line in held.split("\n")]  # fmt: skip
     return "\n".join(broken).replace("\0", " ")
 
 
 def add_legend(
     place: Axes | Figure, handles: Sequence[Any], given: bool = False, columns: int = 2,
-    width: float | None = None,
+    width: float | None = None, remarks: Sequence[str] = (),
 ) -> float:  # fmt: skip
     """A legend below the axes: of the whole figure, or of axes that were given; its height.
 
@@ -482,6 +492,7 @@ def add_legend(
         given: whether the axes were given, so that the figure has no room kept below them.
         columns: at most; fewer where the longest entries would be wider.
         width: of the place in inches; by default that of the figure.
+        remarks: lines above the entries.
     """
     figure = place if isinstance(place, Figure) else figure_of(place)
     size = chosen("legend.fontsize", "small")
@@ -498,6 +509,10 @@ def add_legend(
         "handles": handles, "ncols": columns, "frameon": False, "fontsize": size,
         "handlelength": max(2.8, 1.6 * parts),
     }  # fmt: skip
+    across = letters * _LETTER * points(size) / 72
+    note = "\n".join(wrapped(remark.strip("()"), across, size) for remark in remarks)
+    if note:
+        style |= {"title": note, "title_fontsize": size}
     if is_dark(figure):
         style |= {"frameon": True, "facecolor": "#ffffff", "framealpha": 1, "labelcolor": LINE}
     if given and isinstance(place, Axes):
@@ -507,7 +522,8 @@ def add_legend(
     else:
         figure.legend(loc="outside lower center", **style)
     lines = sum(text.count("\n") + 1 for text in (str(h.get_label()) for h in handles))
-    return 1.5 * points(size) * -(-lines // columns)
+    above = note.count("\n") + 1 if note else 0
+    return 1.5 * points(size) * (-(-lines // columns) + above)
 
 
 def save_figure(figure: Figure, path: Path, dpi: float | None = None) -> None:
