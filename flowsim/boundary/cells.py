@@ -20,7 +20,7 @@ from flowsim.running import quickly
 from flowsim.scan.follow import to_model
 
 #: Names of codes that are no basin begin so.
-_NO_BASIN = ("unresolved", "saddle")
+NO_BASIN = ("unresolved", "saddle")
 
 
 def with_edge_distance(
@@ -175,7 +175,7 @@ def edge_attributes(model: Model, names: list[str]) -> dict[str, Any]:
 def _codes_of_basins(label: xr.DataArray) -> np.ndarray:
     """The codes of ends, −1 of what is in no basin."""
     names = str(label.attrs["flag_meanings"]).split()
-    none = [code for code, name in enumerate(names) if name.startswith(_NO_BASIN)]
+    none = [code for code, name in enumerate(names) if name.startswith(NO_BASIN)]
     code = label.to_numpy().astype(int)
     return np.where(np.isin(code, none), -1, code)
 
@@ -211,7 +211,7 @@ def per_end(
     powers = decades(starts["settling_time"].to_numpy()) if "settling_time" in starts else range(0)
     for code, name in enumerate(names):
         here = starts.isel(start=codes == code)
-        if name.startswith(_NO_BASIN) or not here.sizes["start"]:
+        if name.startswith(NO_BASIN) or not here.sizes["start"]:
             continue
         numbers = {"share": here.sizes["start"] / len(codes)}
         if "edge_distance" in here:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 import xarray as xr
 
+from flowsim.curves import curves_of
 from flowsim.explorer.view import CELLS_AT_ONCE, Stop, Stopped, View
 from flowsim.flow.options import Limits
 from flowsim.flow.orbits import find_limits
@@ -24,7 +25,14 @@ from flowsim.flow.solver import solver_of
 from flowsim.interface import Model, closed_basin, theta_at, theta_on_grid
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
-from flowsim.portraits.in_plane import HALVINGS, ahead_of, with_boundary, with_landscape
+from flowsim.portraits.in_plane import (
+    HALVINGS,
+    ahead_of,
+    in_plane,
+    with_boundary,
+    with_landscape,
+)
+from flowsim.portraits.phase_curves import nullclines
 from flowsim.records.netcdf import flags
 from flowsim.scan.starts import cell_centres
 
@@ -199,8 +207,12 @@ def landscape(view: View, fine: bool) -> xr.Dataset:
     points, arrows = _FINE if fine else _QUICK
     plane = view.model.plane
     window = {plane.x: (x_low, x_high), plane.y: (y_low, y_high)}
-    record = xr.Dataset()
-    return with_landscape(record, plane, window, view.fixed_values, points, arrows, quick=not fine)
+    held = view.fixed_values
+    record = with_landscape(xr.Dataset(), plane, window, held, points, arrows, quick=not fine)
+    if view.nullclines and fine:
+        curves = [*nullclines(plane, window, held), *curves_of(record, plane.x, plane.y)]
+        record = in_plane(record, plane, curves)
+    return record
 
 
 def runs(on: np.ndarray) -> np.ndarray:

@@ -16,6 +16,8 @@ from flowsim.spec import BUILT_IN, ModelSpec, built_in, parameters
 #: Letters of one value that are read, and values of one name.
 _LONGEST, _MOST = 300, MOST_STARTS
 
+#: Parts of the view that are on or off.
+_SWITCHES = ("backward", "nullclines")
 #: Options whose name in a link is another; a switch there says whether it is not as usual.
 _SPELLED = {"hidden_per_state": "hidden", "tied": "untied"}
 #: Sizes, switches and words of built-in models, and their defaults.
@@ -38,7 +40,7 @@ def to_query(view: View, full: FullSettings | None = None) -> str:
         pairs += [(_side(view, view.x), f"{x_low!r}:{x_high!r}"),
                   (_side(view, view.y), f"{y_low!r}:{y_high!r}")]  # fmt: skip
     pairs += [("start", f"{y!r},{x!r}") for y, x in view.starts]
-    pairs += [("backward", "1")] if view.backward else []
+    pairs += [(name, "1") for name in _SWITCHES if getattr(view, name)]
     pairs += [("cloud", ",".join(f"{x!r}" for x in view.cloud))] if view.cloud else []
     pairs += [("log", ",".join(view.logs) or "none")] if view.logs is not None else []
     for short, (name, _) in _FULL.items() if full is not None else ():
@@ -151,8 +153,8 @@ def _changed(view: View, name: str, values: list[str]) -> View:
             return replace(view, window=Window(*bounds))
     if name == "start":
         return replace(view, starts=tuple(Start(*_parts(text, ",", 2)) for text in values))
-    if name == "backward":
-        return replace(view, backward=text == "1")
+    if name in _SWITCHES:
+        return replace(view, **{name: text == "1"})
     if name == "cloud":
         return replace(view, cloud=GaussianCloud(*_parts(text, ",", 3)))
     if name == "log":

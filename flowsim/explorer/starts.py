@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from time import monotonic
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from flowsim.explorer.layers import ends_of
+from flowsim.boundary.cells import NO_BASIN
+from flowsim.explorer.layers import ends_of, followed
 from flowsim.explorer.view import DRAWS, FEWER_DRAWS, GaussianCloud, Start, Stop, View
 from flowsim.flow.options import Limits
 from flowsim.flow.orbits import drawn_orbits, find_limits
@@ -26,6 +28,8 @@ _AWAY, _PARTS = 0.01, (1e-4, 1e-6, 1e-8, 1e-10, 1e-12)
 #: End of a backward orbit: distance beyond the window in its sides, speed, and steps
 #: of what part of a side.
 _BEYOND, _REST, _SHORTEST = 0.6, 1e-9, 5000
+#: Seconds of a search for another end.
+_LONGEST = 10.0
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,28 @@ def follow_start(view: View, start: Start, stop: Stop = lambda: False) -> Orbit:
         beside=_beside(view, limits.theta[0]) if resolved else {},
         kind=kind, caption=ends.captions.get(kind, ""),
     )  # fmt: skip
+
+
+def edge_of(view: View, start: Start, stop: Stop) -> float:
+    """How far a start is from the nearest place in the window that ends elsewhere; infinite if none
+    does, NaN of a start without an end. Raises ``Stopped``, also after ten seconds."""
+    from flowsim.boundary.distance import Search  # loads scipy.interpolate
+
+    plane, (x_low, x_high, y_low, y_high) = view.model.plane, view.window
+    until = monotonic() + _LONGEST
+
+    class InSlices(Search):
+        def label(self, points: np.ndarray, exact: bool = True) -> np.ndarray:
+            codes = followed(view, *points.T, lambda: stop() or monotonic() > until)
+            none = [i for i, name in enumerate(ends_of(view).names) if name.startswith(NO_BASIN)]
+            return np.where(np.isin(codes, none), -1, codes)
+
+    search = InSlices(
+        view.model, {plane.y: (y_low, y_high), plane.x: (x_low, x_high)}, view.fixed_values,
+        lambda points: theta_at(plane, points[:, 1], points[:, 0], view.fixed_values),
+    )  # fmt: skip
+    search.nearest(np.array([start]))
+    return float(search.away[0])
 
 
 def _to_its_end(view: View, theta: Tensor, limits: Limits) -> tuple[Tensor, Tensor]:

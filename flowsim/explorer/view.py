@@ -73,6 +73,7 @@ class View:
         window: what is seen of the plane.
         starts: of the orbits, in the order in which they were chosen.
         backward: whether the orbits are drawn backward too.
+        nullclines: whether these are drawn.
         cloud: a Gaussian cloud of starts, if there is one.
         logs: names from ``LOGS`` with logarithmic axes; None for the default of the view.
 
@@ -86,6 +87,7 @@ class View:
     window: Window = field(default_factory=Window)
     starts: tuple[Start, ...] = ()
     backward: bool = False
+    nullclines: bool = False
     cloud: GaussianCloud | None = None
     logs: tuple[str, ...] | None = None
 

@@ -15,6 +15,8 @@ from flowsim import (
     read_record,
     trajectories,
 )
+from flowsim.boundary import edge_distance
+from flowsim.curves import curves_of
 from flowsim.explorer import training as of_training
 from flowsim.explorer.export import command_lines, python_lines, saved_file
 from flowsim.explorer.layers import (
@@ -29,13 +31,14 @@ from flowsim.explorer.layers import (
     refined,
     runs,
 )
+from flowsim.explorer.link import from_query, to_query
 from flowsim.explorer.page.messages import (
     describe_run,
     describe_trajectory,
     other_length,
     why_apart,
 )
-from flowsim.explorer.starts import CloudShare, cloud_shares, follow_start
+from flowsim.explorer.starts import CloudShare, cloud_shares, edge_of, follow_start
 from flowsim.explorer.training import FullSettings, Run, check_training, is_untied, training
 from flowsim.explorer.view import GaussianCloud, Start, View, Window
 from flowsim.interface import theta_at
@@ -197,6 +200,22 @@ def test_the_way_back_leads_to_the_start():
         first = torch.tensor([path.y[5], path.x[5]], dtype=torch.float64)
         again = trajectories(view.model, first, [0.0, -float(path.time[5])])[-1]
         assert again.tolist() == pytest.approx(start, abs=0.02)
+
+
+def test_a_click_says_how_far_the_edge_of_its_basin_is():
+    view = View()
+    away = edge_of(view, Start(-1.2, 0.5), lambda: False)
+    start = torch.tensor([[-1.2, 0.5]]).double()
+    assert away == pytest.approx(float(edge_distance(view.model, start).distance), abs=1e-6)
+    orbit = follow_start(view, Start(-1.2, 0.5))
+    assert "ends elsewhere is 0.5879 away" in describe_trajectory(view, [orbit], 0, 0, away)
+
+
+def test_nullclines_are_drawn_where_they_are_switched_on():
+    view = replace(View(), nullclines=True)
+    shown = {curve.kind for curve in curves_of(landscape(view, fine=True), "w", "e")}
+    assert {"nullcline, flow vertical", "nullcline, flow horizontal", "saddle"} <= shown
+    assert from_query({"nullclines": ["1"]})[0] == view and "nullclines=1" in to_query(view)
 
 
 def test_the_mean_gap_of_attention_models_is_that_of_the_canonical_model_at_a_0():

@@ -67,6 +67,7 @@ class Controls:
         self.options = self._boxes("options", "attention", "untied")
         self.window_text = _words("reading")
         ways = ["zooms", "moves", "throws a cloud"]
+        self.nullclines = self._boxes("nullclines", "nullclines")
         self.drag = self._widget(models.RadioButtonGroup, "drag", active=ZOOM, labels=ways)
         self.back = self._button("Zoom back", "back")
         self.closer = self._button("Zoom in", "closer")

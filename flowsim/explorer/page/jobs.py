@@ -18,7 +18,7 @@ from flowsim.explorer.view import Stop, Stopped
 #: A generator that runs in a thread: it takes a function that returns whether to stop.
 Work = Callable[[Stop], Iterable[Any]]
 #: Threads of all pages together: for planes and orbits, and for training.
-_THREADS = {"plane": 2, "training": 2}
+_THREADS = {"plane": 2, "edge": 1, "training": 2}
 #: Seconds within which a page is closed whose document is being taken apart.
 _TAKEN_APART = 2.0
 

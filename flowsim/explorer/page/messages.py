@@ -68,8 +68,10 @@ def describe_cursor(view: View, cells: Cells, y: float, x: float, loss: float) -
     return f"<p>{view.x} = {x:.3f}, {view.y} = {y:.3f}: loss {loss:.4f}{said}.</p>"
 
 
-def describe_trajectory(view: View, orbits: Sequence[Orbit], chosen: int, waiting: int) -> str:
-    """Describe the chosen orbit."""
+def describe_trajectory(
+    view: View, orbits: Sequence[Orbit], chosen: int, waiting: int, edge: float | None = None
+) -> str:
+    """Describe the chosen orbit; ``edge`` is its start's distance to another end, once known."""
     if not orbits and not waiting:
         return "<p>Click anywhere in the square to start an orbit.</p>"
     if not 0 <= chosen < len(orbits):
@@ -90,6 +92,10 @@ def describe_trajectory(view: View, orbits: Sequence[Orbit], chosen: int, waitin
             f" It lies beside this plane ({name} = {there:.3f}, not {here:.3g}): {drawn} is not "
             "about it."
         )
+    if edge is not None and edge < np.inf:
+        more += f" The nearest start that ends elsewhere is {edge:.4g} away."
+    elif edge == np.inf:
+        more += " No start in the window ends elsewhere."
     return f"<p>{start} <b>{escape(does)}</b>.{more}</p>"
 
 

@@ -48,6 +48,7 @@ class Choices:
         for widget in (c.model, c.length, c.states, c.options):
             on_change(widget, self._model_chosen)
         on_change(c.backward, lambda view, new: replace(view, backward=bool(new)))
+        on_change(c.nullclines, lambda view, new: replace(view, nullclines=bool(new)))
         on_change(c.logs, lambda view, new: replace(view, logs=tuple(
             name for i, name in enumerate(LOGS) if i in new)))  # fmt: skip
 
@@ -83,6 +84,7 @@ class Choices:
                 not spec.get("tied", True)
             )
             c.backward.active = [0] if view.backward else []
+            c.nullclines.active = [0] if view.nullclines else []
             c.undo.disabled = not (self.visit.undone or view.starts)
             c.clear.disabled = not (view.starts or view.cloud or self.visit.plane.laid)
         finally:

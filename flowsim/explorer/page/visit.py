@@ -23,9 +23,9 @@ from flowsim.explorer.page.panels import Choices, Outgoing, TrainerPanel
 from flowsim.explorer.page.plane_figure import PlaneFigure
 from flowsim.explorer.page.plane_picture import REST, Picture
 from flowsim.explorer.page.time_figures import TimeFigures
-from flowsim.explorer.starts import CloudShare, Orbit, cloud_shares, follow_start
+from flowsim.explorer.starts import CloudShare, Orbit, cloud_shares, edge_of, follow_start
 from flowsim.explorer.training import FullSettings, Run
-from flowsim.explorer.view import Start, Stop, View
+from flowsim.explorer.view import Start, Stop, View, Window
 
 #: Milliseconds: moves of a slider within it are one.
 _TOGETHER = 5
@@ -57,6 +57,7 @@ class Visit:
         self.chosen = len(view.starts) - 1
         self._due: dict[str, Any] = {}
         self._found: dict[Start, Orbit] = {}
+        self._edge: tuple[Orbit, Window, float] | None = None
         self._tried: set[Start] = set()
         self._found_for: object = None
         self._following = False
@@ -114,7 +115,7 @@ class Visit:
             self.panel.forget()
             wait = 0 if everything else REST
             self.soon("chain", wait, lambda: self.times.show_chain(self.view))
-        if model or window:
+        if model or window or view.nullclines != before.nullclines:
             self.picture.outdate(model and view.but_chain != before.but_chain)
             self.soon("plane", max(_TOGETHER, self.picture.early), self.picture.draw)
         if everything or (starts and (view.starts or before.starts)):
@@ -123,6 +124,8 @@ class Visit:
             self.soon("orbits", _TOGETHER, self._follow_orbits)
         if view.logs != before.logs:
             self.show_orbits()
+        elif window:
+            self.soon("edge", REST, self._find_edge)
         if (model or view.cloud != before.cloud) and (view.cloud or before.cloud):
             self.soon("cloud", _TOGETHER, self._follow_cloud)
         self.soon("address", REST, self.write_address)
@@ -205,14 +208,34 @@ class Visit:
         self.times.show_orbits(self.view, self.orbits, self.chosen)
         self.choices.show_logs(self.times.logs)
         self.panel.show()
+        self.soon("edge", REST, self._find_edge)
+
+    def _find_edge(self) -> None:
+        """How far the chosen start is from another end in the window."""
+        view = self.view
+        if not 0 <= self.chosen < len(self.orbits):
+            return
+        orbit = self.orbits[self.chosen]
+
+        def work(stop: Stop) -> Iterator[float]:
+            yield edge_of(view, orbit.start, stop)
+
+        def show(away: float) -> None:
+            self._edge = orbit, view.window, away
+            self._show_in_plane()
+
+        self.jobs.start("edge", work, show, pool="edge")
 
     def _show_in_plane(self) -> None:
         """Starts and orbits in the plane, and what the chosen one does."""
         view = self.view
         self.plane.show_orbits(view, self.orbits, self.chosen)
         waiting = len(view.starts) - len(self.orbits)
+        orbit, window, away = self._edge or (None, None, None)
+        chosen = self.orbits[self.chosen : self.chosen + 1]
+        edge = away if window == view.window and chosen and chosen[0] is orbit else None
         self.controls.trajectory_text.text = describe_trajectory(
-            view, self.orbits, self.chosen, waiting
+            view, self.orbits, self.chosen, waiting, edge
         )
 
     def _follow_cloud(self) -> None:
