@@ -154,7 +154,8 @@ def _changed(view: View, name: str, values: list[str]) -> View:
     if name == "start":
         return replace(view, starts=tuple(Start(*_parts(text, ",", 2)) for text in values))
     if name in _SWITCHES:
-        return replace(view, **{name: text == "1"})
+        switch: dict[str, Any] = {name: text == "1"}
+        return replace(view, **switch)
     if name == "cloud":
         return replace(view, cloud=GaussianCloud(*_parts(text, ",", 3)))
     if name == "log":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from time import monotonic
+from time import thread_time
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ _AWAY, _PARTS = 0.01, (1e-4, 1e-6, 1e-8, 1e-10, 1e-12)
 #: End of a backward orbit: distance beyond the window in its sides, speed, and steps
 #: of what part of a side.
 _BEYOND, _REST, _SHORTEST = 0.6, 1e-9, 5000
-#: Seconds of a search for another end.
+#: Seconds of the processor for a search for another end.
 _LONGEST = 10.0
 
 
@@ -102,11 +102,13 @@ def edge_of(view: View, start: Start, stop: Stop) -> float:
     from flowsim.boundary.distance import Search  # loads scipy.interpolate
 
     plane, (x_low, x_high, y_low, y_high) = view.model.plane, view.window
-    until = monotonic() + _LONGEST
+    until = thread_time() + _LONGEST
 
     class InSlices(Search):
         def label(self, points: np.ndarray, exact: bool = True) -> np.ndarray:
-            codes = followed(view, *points.T, lambda: stop() or monotonic() > until)
+            codes = followed(
+                view, points[:, 0], points[:, 1], lambda: stop() or thread_time() > until
+            )
             none = [i for i, name in enumerate(ends_of(view).names) if name.startswith(NO_BASIN)]
             return np.where(np.isin(codes, none), -1, codes)
 
