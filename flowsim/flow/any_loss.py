@@ -22,11 +22,12 @@ from torch import Tensor
 from flowsim.flow.batch import padded_indices, times_to_fraction
 from flowsim.flow.chart import Chart
 from flowsim.flow.growth import Growth
+from flowsim.flow.idle import Idle
 from flowsim.flow.labelling import EndStates
 from flowsim.flow.near_saddles import displace, resolve_near_saddles
 from flowsim.flow.nonsmooth_minima import rest_on_kinks
 from flowsim.flow.options import Limits, Steps
-from flowsim.flow.recurrence import FIRST, Returns, spirals
+from flowsim.flow.recurrence import FIRST, LOOKS, Returns, spirals
 from flowsim.flow.return_codes import (
     CRITICAL,
     DIVERGED,
@@ -117,6 +118,7 @@ _STATUS = {
     DIVERGED: Status.DIVERGED,
     INFINITY: Status.DIVERGED,
     REPEATS: Status.PERIODIC,
+    STAYS: Status.TIMED_OUT,
 }
 #: After so many steps each, rows that seem to come back are tried, all together; after the second
 #: and twice as many each, whether rows spiral outwards.
@@ -539,6 +541,7 @@ def follow(model: Model, start: Tensor, steps: Steps, zero: Tensor | None = None
     drifts = torch.zeros_like(why)  # for how many steps rows were slow, and yet not at rest
     # the flow of a loss cannot come back
     circles = _Circles(model, state, start, steps.most) if _is_field(model) else None
+    idle = Idle(start, circles is not None) if levels is None else None
     begun = state.fastest.new_zeros(len(start))
     begun[state.index] = state.fastest
     for attempt in range(_MORE * steps.most + 1):
@@ -568,6 +571,9 @@ def follow(model: Model, start: Tensor, steps: Steps, zero: Tensor | None = None
             given_up |= ~sped_up if circles is None else True
         if growth is not None and attempt > _PATIENT:
             given_up |= growth.escapes[state.index]
+        if idle is not None:
+            given_up |= idle.over[state.index]
+            drifts[state.index[idle.slow[state.index]]] = _DRIFTING + 1
         given_up &= reason == GOING
         reason = torch.where(given_up, OUT_OF_STEPS, reason)
         done = reason != GOING
@@ -594,6 +600,11 @@ def follow(model: Model, start: Tensor, steps: Steps, zero: Tensor | None = None
             growth.record(model, state.index, state.theta, state.time)
         if circles is not None:
             circles.record(attempt + 1, state)
+        if idle is not None:
+            units = torch.where(state.chart.logarithmic, 1.0, state.way.unsqueeze(1))
+            idle.record(
+                attempt + 1, state.index, state.y, units, _speed(state), state.still(levels)
+            )
         speed, steep = _speed(state), state.jacobian.abs().amax((1, 2))
         distance = speed / steep / state.scale()
         passed = torch.where(speed > _PASSED * slow, torch.minimum(passed, near), passed)
@@ -626,6 +637,7 @@ class _Circles:
         period: of rows whose orbit is closed, or near a cycle, (n,), else NaN.
         sink: where rows end that spiral there, (n, k), else NaN.
         leaves: which rows spiral outwards without end, (n,); ``sink`` is NaN where these turn.
+        stays: which rows neither settle nor leave after a part of their steps, (n,).
         turns: after how many returns rows seem to come back, which is not tried yet, (n,), else 0.
     """
 
@@ -633,6 +645,7 @@ class _Circles:
         self.model, self.period = model, torch.full_like(start[:, 0], torch.nan)
         self.sink = torch.full_like(start, torch.nan)
         self.leaves = torch.zeros_like(self.period, dtype=torch.bool)
+        self.stays = torch.zeros_like(self.leaves)
         self.turns = torch.zeros_like(self.period, dtype=torch.long)
         y, field, curve = start.clone(), torch.zeros_like(start), torch.zeros_like(start)
         y[state.index], field[state.index], curve[state.index] = state.y, state.field, _curve(state)
@@ -643,7 +656,8 @@ class _Circles:
         going = reason == GOING
         reason = torch.where(going & self.period[index].isfinite(), REPEATS, reason)
         reason = torch.where(going & self.leaves[index], INFINITY, reason)
-        return torch.where(going & self.sink[index].isfinite().all(1), SPIRALS, reason)
+        reason = torch.where(going & self.sink[index].isfinite().all(1), SPIRALS, reason)
+        return torch.where(going & self.stays[index], STAYS, reason)
 
     def record(self, attempt: int, state: BatchState) -> None:
         """Take the rows to where they are after so many steps."""
@@ -664,6 +678,8 @@ class _Circles:
                 fines = partial(self._fine, steps=_ROUGH), self._fine
                 self.period[rows] = returns.closed(rows, self.turns[rows], chart, fines)
                 self.turns[rows] = 0
+        if attempt == returns.most // LOOKS:
+            self.stays[index] = returns.stays_near(index, early=True)
         motion = state.y, state.field, _curve(state)
         returned = returns.record(attempt, index, motion, state.theta, state.time)
         if bool(returned.any()):

@@ -36,10 +36,13 @@ _COPIES, _OUT, _NEARER, _MOST = 10, 41, 1e-6, 2000
 _HALVINGS, _SAME, _EVEN = 3, 1e-3, 0.25
 #: A coordinate turns with an outward spiral that has this part of the largest in it.
 _TAKES_PART = 1e-3
-#: Pieces of a row's steps, of which the first is left out.
-_PIECES = 8
+#: Pieces of a row's steps, of which the first is left out; a row is looked at first when so many
+#: of as many parts of each are over.
+_PIECES, LOOKS = 8, 3
 #: A coordinate stays as it is when its extent in the second half is this part of the first's.
 _ALIKE = 0.8
+#: A line through the extents of all pieces explains this part of how they vary, or it is no trend.
+_TREND = 0.5
 
 #: (places (m, k) in θ) ↦ rows that are followed with small errors.
 Fine = Callable[[Tensor], Any]
@@ -65,14 +68,15 @@ class Returns:
         self.places = torch.full_like(y[:, None], torch.nan).repeat(1, _KEPT, 1)
         self.times = torch.full_like(y[:, :1], torch.nan).repeat(1, _KEPT)
         self.count = torch.zeros_like(time)
-        edge = torch.full_like(y[:, None], torch.inf).repeat(1, _PIECES, 1)
+        edge = torch.full_like(y[:, None], torch.inf).repeat(1, LOOKS * _PIECES, 1)
         self.pieces = torch.stack([edge, -edge])
 
     def record(self, attempt: int, index: Tensor, motion: tuple[Tensor, Tensor, Tensor],
              theta: Tensor, time: Tensor) -> Tensor:  # fmt: skip
         """Take rows (m,) to where they are now: y, dy/dt and d²y/dt², and θ; which returned."""
         y, field, curve = motion
-        piece = min(attempt * _PIECES // self.most, _PIECES - 1)
+        pieces = LOOKS * _PIECES
+        piece = min(attempt * pieces // self.most, pieces - 1)
         self.pieces[0, index, piece] = torch.minimum(self.pieces[0, index, piece], theta)
         self.pieces[1, index, piece] = torch.maximum(self.pieces[1, index, piece], theta)
         self.low[index] = torch.minimum(self.low[index], y)
@@ -171,19 +175,33 @@ class Returns:
         whole = torch.where(closed, first, limit)
         return torch.where(seen & (closed | cycle) & (period > 0), whole, torch.nan)
 
-    def stays_near(self, index: Tensor) -> Tensor:
-        """Mask of rows that spent their steps and neither settle nor leave, (m,)."""
-        low, high = self.pieces[:, index, 1:]
+    def stays_near(self, index: Tensor, early: bool = False) -> Tensor:
+        """Mask of rows that spent their steps and neither settle nor leave, (m,).
+
+        ``early``: that spent the first part of them, without a trend.
+        """
+        low, high = self.pieces[:, index]
+        if early:
+            low, high = low[:, :_PIECES], high[:, :_PIECES]
+        else:
+            low = low.unflatten(1, (_PIECES, LOOKS)).amin(2)
+            high = high.unflatten(1, (_PIECES, LOOKS)).amax(2)
+        low, high = low[:, 1:], high[:, 1:]
         extent = (high - low).nan_to_num(posinf=0.0, neginf=0.0)
         whole = high.amax(1) - low.amin(1)
         part = extent / whole.clamp_min(1e-300).unsqueeze(1)
-        early, late = part[:, :3].amax(1), part[:, 3:].amax(1)
-        alike = (torch.minimum(early, late) >= _ALIKE * torch.maximum(early, late)) & (
+        first, late = part[:, :3].amax(1), part[:, 3:].amax(1)
+        alike = (torch.minimum(first, late) >= _ALIKE * torch.maximum(first, late)) & (
             part.amin(1) >= 0.25
         )
         falls, rises = (part.diff(dim=1) < 0).all(1), (part.diff(dim=1) > 0).all(1)
         trend = (falls | rises) & ((part[:, -1] / part[:, 0]).log().abs() > 0.02)
-        quiet = late <= 1e-3 * early.clamp_min(1e-300)
+        if early:
+            place = torch.linspace(-1, 1, _PIECES - 1).to(part)[:, None]
+            spread = part - part.mean(1, keepdim=True)
+            along = (spread * place).sum(1).square()
+            trend |= along > _TREND * spread.square().sum(1) * place.square().sum()
+        quiet = late <= 1e-3 * first.clamp_min(1e-300)
         return (alike & ~trend | quiet).all(1) & (alike & ~trend).any(1)
 
 
@@ -268,7 +286,7 @@ def spirals(
         far = model.jacobian((sink + part[-1] * away)[found]).nan_to_num()
         far = torch.linalg.eigvals(without_dust(far))
         found[found.clone()] = ((far.real > 0) & (far.imag != 0)).any(1)
-    rows = padded_indices(found)
+    rows = found.nonzero()[:, 0]
     if not len(rows):
         return found, sink
     dual = torch.linalg.pinv(vectors)
@@ -276,14 +294,14 @@ def spirals(
 
     def growth(own: Tensor, part: Tensor) -> Tensor:
         """log of what a turn multiplies the distance of copies of rows ``own`` (m,) by."""
-        scale = part.unsqueeze(1)
+        n, padded = len(own), padded_indices(torch.ones_like(own, dtype=torch.bool))
+        own, scale = own[padded], part[padded].unsqueeze(1)
         copies = sink[own] + scale * away[own]
-        return _growth(model, fine, copies, sink[own], dual[own], longest[own], own, sign)
+        return _growth(model, fine, copies, sink[own], dual[own], longest[own], own, sign)[:n]
 
     whole = growth(rows.repeat_interleave(count), part.repeat(len(rows))).view(-1, count)
     found[rows] = (sign * whole < -_NEARER).all(1)
-    kept = found[rows] & (torch.arange(len(rows), device=rows.device) < rows.unique().numel())
-    rows, whole = rows[kept], whole[kept]
+    rows, whole = rows[found[rows]], whole[found[rows]]
     found[_uneven(growth, rows, part, whole, sign)] = False
     if outward:
         which = slowest.unsqueeze(1).expand(-1, vectors.shape[1], 1)
@@ -354,8 +372,7 @@ def _uneven(
         if not len(own):
             return bad
         middle = (start * end).sqrt()
-        padded = padded_indices(torch.ones_like(own, dtype=torch.bool))
-        half = growth(own[padded], middle[padded])[: len(own)]
+        half = growth(own, middle)
         fails = ~(sign * half < -_NEARER)
         bad = torch.cat([bad, own[fails]])
         even = (half - (first + last) / 2).abs() <= _EVEN * torch.minimum(first.abs(), last.abs())
