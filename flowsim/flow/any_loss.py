@@ -541,7 +541,7 @@ def follow(model: Model, start: Tensor, steps: Steps, zero: Tensor | None = None
     drifts = torch.zeros_like(why)  # for how many steps rows were slow, and yet not at rest
     # the flow of a loss cannot come back
     circles = _Circles(model, state, start, steps.most) if _is_field(model) else None
-    idle = Idle(start, circles is not None) if levels is None else None
+    idle = Idle(start, circles is not None) if end_losses is None else None
     begun = state.fastest.new_zeros(len(start))
     begun[state.index] = state.fastest
     for attempt in range(_MORE * steps.most + 1):
@@ -602,9 +602,8 @@ def follow(model: Model, start: Tensor, steps: Steps, zero: Tensor | None = None
             circles.record(attempt + 1, state)
         if idle is not None:
             units = torch.where(state.chart.logarithmic, 1.0, state.way.unsqueeze(1))
-            idle.record(
-                attempt + 1, state.index, state.y, units, _speed(state), state.still(levels)
-            )
+            still = state.still(end_losses)
+            idle.record(attempt + 1, state.index, state.y, units, _speed(state), still)
         speed, steep = _speed(state), state.jacobian.abs().amax((1, 2))
         distance = speed / steep / state.scale()
         passed = torch.where(speed > _PASSED * slow, torch.minimum(passed, near), passed)
@@ -678,8 +677,9 @@ class _Circles:
                 fines = partial(self._fine, steps=_ROUGH), self._fine
                 self.period[rows] = returns.closed(rows, self.turns[rows], chart, fines)
                 self.turns[rows] = 0
-        if attempt == returns.most // LOOKS:
-            self.stays[index] = returns.stays_near(index, early=True)
+        part, over = divmod(attempt, max(1, returns.most // LOOKS))
+        if over == 0 and 0 < part < LOOKS:
+            self.stays[index] = returns.stays_near(index, part)
         motion = state.y, state.field, _curve(state)
         returned = returns.record(attempt, index, motion, state.theta, state.time)
         if bool(returned.any()):

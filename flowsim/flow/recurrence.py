@@ -19,6 +19,8 @@ from flowsim.landscape.stability import without_dust
 
 #: Rows take a new surface, through where they are, after this many steps and twice as many each.
 FIRST = 60
+#: A surface that was not met again is kept until so many times the steps before it.
+_LATE = 8
 #: Returns that are kept, and how many turns a cycle may have.
 _KEPT, _TURNS = 9, 4
 #: Two returns this near, in parts of the orbit's extent, are tried; so is what remains of a
@@ -96,7 +98,10 @@ class Returns:
         self.y[index], self.field[index], self.curve[index] = y, field, curve
         self.time[index] = time
         if attempt >= FIRST and attempt % FIRST == 0 and (attempt // FIRST).bit_count() == 1:
-            self._take(attempt, index)
+            # a turn may take more steps than there were before its surface
+            late = (self.count[index] > 0) | (attempt >= _LATE * self.since[index])
+            self._take(attempt, index[late])
+            self.low[index] = self.high[index] = y
         return returned
 
     def _take(self, attempt: int, index: Tensor) -> None:
@@ -106,7 +111,6 @@ class Returns:
         self.anchor[index], self.since[index] = self.y[index], attempt
         normal = self.field[index] / self.scale[index]
         self.normal[index] = normal / normal.norm(dim=1, keepdim=True)
-        self.low[index] = self.high[index] = self.y[index]
         self.count[index] = 0
         self.places[index] = self.times[index] = torch.nan
         self.places[index, -1], self.times[index, -1] = self.y[index], self.time[index]
@@ -139,17 +143,22 @@ class Returns:
                 that attract.
         """
         period = torch.full_like(self.times[index, -1], torch.nan)
+        near = torch.ones_like(period, dtype=torch.bool)
         for fine in fines:
-            left = padded_indices(period.isnan())
+            left = padded_indices(period.isnan() & near)
             if len(left):
                 exact = fine is fines[-1]
-                period[left] = self._turn(index[left], turns[left], chart.rows(left), fine, exact)
+                period[left], near[left] = self._turn(
+                    index[left], turns[left], chart.rows(left), fine, exact
+                )
         return period
 
-    def _turn(self, index: Tensor, turns: Tensor, chart: Chart, fine: Fine, exact: bool) -> Tensor:
+    def _turn(self, index: Tensor, turns: Tensor, chart: Chart, fine: Fine, exact: bool,
+              ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Periods by a turn of the last place and of the one before, (m,); NaN if none is seen.
 
         The first returns at some distance from itself; a part of the distance of both is left.
+        And whether smaller errors may see one.
         """
         own, pick = torch.arange(len(index), device=index.device), _KEPT - 1 - turns
         last, before = self.places[index, -1], self.places[index][own, pick]
@@ -173,32 +182,33 @@ class Returns:
         signed = (remains * apart).sum(1) / apart.square().sum(1)
         limit = first + signed / (1 - signed) * (first - second)
         whole = torch.where(closed, first, limit)
-        return torch.where(seen & (closed | cycle) & (period > 0), whole, torch.nan)
+        found = seen & (closed | cycle) & (period > 0)
+        return torch.where(found, whole, torch.nan), seen & (missed <= _REMAINS)
 
-    def stays_near(self, index: Tensor, early: bool = False) -> Tensor:
+    def stays_near(self, index: Tensor, part: int = 0) -> Tensor:
         """Mask of rows that spent their steps and neither settle nor leave, (m,).
 
-        ``early``: that spent the first part of them, without a trend.
+        In ``part`` of them, from 1, without a trend, or in all.
         """
         low, high = self.pieces[:, index]
-        if early:
-            low, high = low[:, :_PIECES], high[:, :_PIECES]
+        if part:
+            low, high = (x[:, (part - 1) * _PIECES : part * _PIECES] for x in (low, high))
         else:
             low = low.unflatten(1, (_PIECES, LOOKS)).amin(2)
             high = high.unflatten(1, (_PIECES, LOOKS)).amax(2)
         low, high = low[:, 1:], high[:, 1:]
         extent = (high - low).nan_to_num(posinf=0.0, neginf=0.0)
         whole = high.amax(1) - low.amin(1)
-        part = extent / whole.clamp_min(1e-300).unsqueeze(1)
-        first, late = part[:, :3].amax(1), part[:, 3:].amax(1)
+        share = extent / whole.clamp_min(1e-300).unsqueeze(1)
+        first, late = share[:, :3].amax(1), share[:, 3:].amax(1)
         alike = (torch.minimum(first, late) >= _ALIKE * torch.maximum(first, late)) & (
-            part.amin(1) >= 0.25
+            share.amin(1) >= 0.25
         )
-        falls, rises = (part.diff(dim=1) < 0).all(1), (part.diff(dim=1) > 0).all(1)
-        trend = (falls | rises) & ((part[:, -1] / part[:, 0]).log().abs() > 0.02)
-        if early:
-            place = torch.linspace(-1, 1, _PIECES - 1).to(part)[:, None]
-            spread = part - part.mean(1, keepdim=True)
+        falls, rises = (share.diff(dim=1) < 0).all(1), (share.diff(dim=1) > 0).all(1)
+        trend = (falls | rises) & ((share[:, -1] / share[:, 0]).log().abs() > 0.02)
+        if part:
+            place = torch.linspace(-1, 1, _PIECES - 1).to(share)[:, None]
+            spread = share - share.mean(1, keepdim=True)
             along = (spread * place).sum(1).square()
             trend |= along > _TREND * spread.square().sum(1) * place.square().sum()
         quiet = late <= 1e-3 * first.clamp_min(1e-300)

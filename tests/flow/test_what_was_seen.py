@@ -229,3 +229,26 @@ def test_what_turns_back_far_away_is_not_infinity():
     )
     found = flowsim.find_limits(dip, [[10.0, 0.5]])
     assert labels(found)[0] in (Label.UNRESOLVED, Label.LOCAL_MINIMUM)
+
+
+def test_rows_that_get_no_further_do_not_spend_their_steps():
+    """A cone, a well of infinite slope, and a loss that is not defined where all starts lead."""
+    cone = flowsim.from_loss(lambda x, y: torch.sqrt((x - 5) ** 2 + 4 * (y + 3) ** 2))
+    steep = flowsim.from_loss(lambda x, y: x.abs().sqrt() + y**2)
+    direction = flowsim.from_loss(lambda x, y: x**2 / (x**2 + y**2) + 0.05 * (x**2 + y**2))
+    labels = {flowsim.Label.LOCAL_MINIMUM, flowsim.Label.UNRESOLVED}
+    for model, start in ((cone, [3.0, 0.5]), (steep, [1.0, 0.7]), (direction, [1.0, 1.0])):
+        found = flowsim.find_limits(model, [start])
+        assert int(found.label[0]) in labels and found.evaluations[0] < 8 * 600
+    assert flowsim.find_limits(cone, [[3.0, 0.5]]).label[0] == flowsim.Label.LOCAL_MINIMUM
+
+
+def test_a_softmax_leads_to_infinity_though_rounding_shortens_its_steps():
+    gains = torch.tensor([1.0, 0.8, 0.5], dtype=torch.float64)
+
+    def lost(a, b, c):
+        return -(torch.softmax(torch.stack([a, b, c], -1), -1) * gains).sum(-1)
+
+    found = flowsim.find_limits(flowsim.from_loss(lost), [[0.0, 0.0, 0.0], [1.0, -1.0, 0.5]])
+    assert (found.label == flowsim.Label.INFINITY).all()
+    assert found.theta.tolist() == [[math.inf, -math.inf, -math.inf]] * 2
