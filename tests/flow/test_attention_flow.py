@@ -21,20 +21,6 @@ def starts(n, generator, width=(2.5, 2.5, 0.9)):
     return box * (2 * torch.rand(n, 3, dtype=torch.float64, generator=generator) - 1)
 
 
-def test_one_position_is_linear_attention(generator):
-    """With N = 1 the only past symbol is the current one: s = (1 + a)(x − ½)."""
-    chain = BinaryChain(0.5, 0.8)
-    uniform, linear = UniformAttentionModel(chain, 1), LinearAttentionModel(chain)
-    theta = starts(60, generator)
-    torch.testing.assert_close(uniform.loss(theta), linear.loss(theta), rtol=1e-12, atol=1e-13)
-    torch.testing.assert_close(
-        uniform.gradient(theta), linear.gradient(theta), rtol=1e-8, atol=1e-12
-    )
-    general, exact = find_limits(uniform, theta, rtol=1e-9), find_limits(linear, theta)
-    assert torch.equal(general.label, exact.label)
-    assert (general.theta - exact.theta).abs().max() < 1e-5
-
-
 @pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3), (0.3, 0.7)])
 def test_dynamic_bias_finds_critical_points_of_the_same_kinds(p, q, generator):
     chain = BinaryChain(p, q)

@@ -8,7 +8,6 @@ import torch
 import flowsim
 from flowsim import (
     Label,
-    Status,
     find_limits,
 )
 from flowsim.interface import conserved_values
@@ -32,25 +31,6 @@ def test_compiled_loss_and_slope_are_the_models(case):
         assert compiled.loss(law, theirs) == pytest.approx(float(model.loss_at(here)), rel=1e-14)
         slope = model.gap_factor * float(model.slope_at(here))
         assert compiled.slope(law, theirs - law[0]) == pytest.approx(slope, rel=1e-12, abs=1e-15)
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-@pytest.mark.parametrize("scale", [0.01, 1.0, 30.0])
-def test_every_label_is_that_of_the_closed_form(case, scale, generator):
-    model = states(*case)
-    theta = scale * torch.randn(3000, 2, dtype=F64, generator=generator)
-    found = find_limits(model, theta)
-    assert bool((found.status == Status.CONVERGED).all())
-    expected = torch.where(model.basin(theta), int(Label.GLOBAL_MINIMUM), int(Label.LOCAL_MINIMUM))
-    assert bool((found.label == expected).all())
-    learned = found.label == Label.GLOBAL_MINIMUM
-    ends = model.logit_gap(found.theta[learned]) - model.chain.target_logit_gap
-    assert bool((ends.abs() < 1e-9 * max(1.0, scale)).all())
-    assert bool((found.theta[~learned, 0] == 0).all())
-    energy = conserved_values(model, theta)
-    drift = (conserved_values(model, found.theta) - energy).abs() / energy.abs().clamp_min(1)
-    normal = found.theta[:, 1].abs() > 1e-300  # below that w is not followed any further
-    assert drift[normal].max() < 1e-7
 
 
 @pytest.mark.parametrize("case", [(5, 0.9, 4), (3, 0.5, 1)], ids=str)

@@ -15,7 +15,6 @@ from flowsim import (
     find_limits,
     hitting_times,
 )
-from flowsim.elementary import exponential
 from flowsim.models import UniformAttentionModel
 from flowsim.models.uniform import rows as uniform
 from flowsim.models.uniform.ranges import gather
@@ -165,13 +164,6 @@ def test_a_plane_that_is_never_left_stays_flat():
     assert field[1] == 0
     assert (jacobian[1] == 0).all()
     assert (jacobian[:, 1] == 0).all()
-
-
-def test_the_exponential_is_right_to_two_units_in_the_last_place():
-    x = np.random.default_rng(0).uniform(-700, 700, 4000)
-    found = np.array([exponential(value) for value in x])
-    assert np.abs(found / np.exp(x) - 1).max() < 5e-16
-    assert exponential(0.0) == 1.0
 
 
 def test_steep_logits_are_no_critical_points():

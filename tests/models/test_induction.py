@@ -70,23 +70,6 @@ def test_the_loss_is_that_of_all_sequences(prior):
         assert found == pytest.approx(naive_loss(prior, 5, alpha, beta), rel=1e-12)
 
 
-def differences(function, theta):
-    """∂function/∂θ by central differences, the derivative's axis last."""
-    h = 1e-5
-    return np.stack([(function(theta + step) - function(theta - step)) / (2 * h)
-                     for step in h * np.eye(2)], axis=-1)  # fmt: skip
-
-
-def test_the_gradient_is_that_of_the_loss():
-    model, theta = InductionModel(7), np.random.default_rng(0).uniform(-4, 4, (20, 2))
-    assert model.gradient(theta) == pytest.approx(differences(model.loss, theta), abs=1e-9)
-
-
-def test_the_hessian_is_that_of_the_gradient():
-    model, theta = InductionModel(7), np.random.default_rng(0).uniform(-4, 4, (20, 2))
-    assert model.hessian(theta) == pytest.approx(differences(model.gradient, theta), abs=1e-9)
-
-
 def test_known_numbers_at_nine_symbols():
     model = InductionModel(9)
     assert model.plateau == pytest.approx(0.62828, abs=5e-6)

@@ -9,7 +9,6 @@ from conftest import CHAINS
 from flowsim import (
     BinaryChain,
     Label,
-    Status,
     find_limits,
 )
 from flowsim.interface import conserved_values
@@ -55,35 +54,11 @@ def test_loss_is_that_of_the_enumerated_sequences(p, q, a):
     )
 
 
-@pytest.mark.parametrize("bias", ["optimal", "dynamic"])
-def test_gradient_is_autograds(bias, generator):
-    model = LinearAttentionModel(BinaryChain(0.3, 0.85), bias=bias)
-    theta = cube(300, generator)
-    theta = torch.cat([theta, cube(300, generator)[:, :1]], 1) if bias == "dynamic" else theta
-    theta.requires_grad_()
-    (expected,) = torch.autograd.grad(model.loss(theta).sum(), theta)
-    torch.testing.assert_close(model.gradient(theta.detach()), expected, rtol=1e-9, atol=1e-12)
-
-
 def test_without_attention_it_is_the_canonical_model(generator):
     chain = BinaryChain(0.3, 0.85)
     theta = cube(100, generator) * torch.tensor([1, 1, 0])
     linear, canonical = LinearAttentionModel(chain), CanonicalModel(chain)
     torch.testing.assert_close(linear.loss(theta), canonical.loss(theta[:, :2]), rtol=1e-14, atol=0)
-
-
-@pytest.mark.parametrize(("p", "q"), [*CHAINS, (0.3, 0.7)])
-def test_labels_agree_with_the_two_conserved_quantities(p, q, generator):
-    model = LinearAttentionModel(BinaryChain(p, q))
-    start = cube(5000, generator)
-    limit = find_limits(model, start)
-    assert (limit.status == Status.CONVERGED).all()
-    expected = model.basin(start)
-    assert torch.equal(limit.label == Label.GLOBAL_MINIMUM, expected)
-    assert (limit.label != Label.UNRESOLVED).all()
-    assert (
-        conserved_values(model, limit.theta) - conserved_values(model, start)
-    ).abs().max() <= 1e-8
 
 
 def test_conserved_quantities_are_level_along_the_gradient(generator):

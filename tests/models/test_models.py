@@ -51,18 +51,6 @@ def test_second_set_by_root_search_in_40_digits(p, q, e, w):
     assert relative_error(model.gradient(theta)[1].item(), grad_w) < 1e-11
 
 
-@pytest.mark.parametrize("bias", ["optimal", "dynamic"])
-@pytest.mark.parametrize(("p", "q"), CHAINS)
-def test_gradient_is_autograds(p, q, bias, generator):
-    model = CanonicalModel(BinaryChain(p, q), bias=bias)
-    theta = uniform_starts(400, generator)
-    if bias == "dynamic":
-        theta = torch.cat([theta, uniform_starts(400, generator)[:, :1]], dim=1)
-    theta.requires_grad_()
-    (expected,) = torch.autograd.grad(model.loss(theta).sum(), theta)
-    torch.testing.assert_close(model.gradient(theta.detach()), expected, rtol=1e-9, atol=1e-13)
-
-
 @pytest.mark.parametrize(("p", "q"), CHAINS)
 def test_dynamic_bias_meets_the_optimal_one(p, q, generator):
     chain = BinaryChain(p, q)
