@@ -7,13 +7,9 @@ import pytest
 CHAIN = ("--p", "0.5", "--q", "0.8")
 DRAWS = {
     "portrait": ("portrait", *CHAIN, "--resolution", "6"),
-    "slice": ("portrait", *CHAIN, "--model", "uniform", "--length", "3", "--resolution", "3",
-              "--confirm", "0"),
     "space": ("portrait", *CHAIN, "--model", "linear", "--view", "3d"),
     "trained": ("portrait", *CHAIN, "--model", "rank-one", "--length", "3", "--resolution", "3",
                 "--optimizer", "gd", "--steps", "5"),
-    "induction": ("portrait", "--model", "induction", "--length", "6", "--resolution", "4"),
-    "gaussian": ("gaussian", *CHAIN, "--sigma", "0.1:1:2", "--samples", "20"),
     "compare": ("compare", *CHAIN, "--grid", "2x2", "--d", "2", "--length", "2"),
 }  # fmt: skip
 

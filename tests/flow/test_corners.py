@@ -130,8 +130,7 @@ def test_paths_slide_where_an_independent_integration_slides(length, generator):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("p", "q"), [(0.2, 0.3), (0.9, 0.9), (0.5, 0.8)])
-@pytest.mark.parametrize("length", [1, 2, 4])
+@pytest.mark.parametrize(("p", "q", "length"), [(0.2, 0.3, 1), (0.9, 0.9, 2), (0.5, 0.8, 4)])
 def test_paths_of_more_chains(p, q, length, generator):
     slid = compare(p, q, length, 30, generator)
     assert slid >= 1

@@ -1,8 +1,8 @@
 """One table: every built-in model with every option, on every chain, and what holds of each.
 
 The problems are the cases of ``golden``; the solver for any loss and torchdiffeq follow them too.
-By default a few starts on the first chain are tried, among the slow tests more on one other; the
-goldens are of all chains.
+By default a few starts on the first chain are tried; what other programs say, and what ends must
+be, is asked among the slow tests of more on one other. The goldens are of all chains.
 """
 
 import copy
@@ -23,21 +23,20 @@ from flowsim.reference import integrate
 PATHS = {"logit gap": 1e-8, "rank_one_4": 3e-4, "rank_one": 1e-5}
 
 
-def problems(first, others, once):
-    """(case, chain, number of starts): ``first`` on the first chain, ``others`` when slow."""
+def each_problem(first, others=0, once=()):
+    """Parameters of a test: case, chain, number of starts.
+
+    ``first`` starts on the first chain; ``others`` on another one with the slow tests, but for
+    cases whose names begin with ``once``.
+    """
     few = [pytest.param(case, 0, first, id=case.name) for case in CASES]
     many = [
         pytest.param(case, chain, others, id=f"{case.name}-{chain}-many", marks=pytest.mark.slow)
         for i, case in enumerate(CASES)
-        if not case.name.startswith(once)
+        if others and not case.name.startswith(once)
         for chain in [1 + i % 2 if len(case.chains) > 1 else 0]
     ]
-    return few + many
-
-
-def each_problem(first, others, once=()):
-    """Parameters of a test; cases whose names begin with ``once`` have the first starts alone."""
-    return pytest.mark.parametrize(("case", "chain", "count"), problems(first, others, once))
+    return pytest.mark.parametrize(("case", "chain", "count"), few + many)
 
 
 def posed(case, chain, count):
@@ -125,7 +124,7 @@ def test_ends_fit_their_labels_and_keep_what_is_conserved(case, chain, count):
     assert not ((after - before).abs() / size > allowed).any()
 
 
-@each_problem(6, 24)
+@each_problem(6)
 def test_half_a_digit_more_changes_no_label(case, chain, count):
     model, starts, found = followed(case, chain, count)
     finer = find_limits(model, starts, rtol=case.rtol / 3)
@@ -133,7 +132,7 @@ def test_half_a_digit_more_changes_no_label(case, chain, count):
     assert torch.equal(found.label[both], finer.label[both])
 
 
-@each_problem(6, 24)
+@each_problem(6)
 def test_a_start_does_not_see_the_others(case, chain, count):
     """In another order, alone, and beside one that is not finite."""
     model, starts, whole = followed(case, chain, count)
@@ -141,7 +140,7 @@ def test_a_start_does_not_see_the_others(case, chain, count):
     among = find_limits(model, torch.cat([lost, starts.flip(0)]))
     assert among.status[0] == Status.FAILED and among.label[0] == Label.UNRESOLVED
     same(among.at(torch.arange(len(starts), 0, -1)), whole)
-    if not solver_of(model).batched or count > 20:  # that of all is asked of other losses too
+    if not solver_of(model).batched:  # of which test_any_loss.py asks it
         same(find_limits(model, starts[1:2]), whole.at(torch.tensor([1])))
     times = torch.tensor([0.0, 0.5, 2.0], dtype=torch.float64)
     path = trajectories(model, torch.cat([starts[:2], lost]), times)
@@ -149,7 +148,7 @@ def test_a_start_does_not_see_the_others(case, chain, count):
     assert path[1:, 2].isnan().all()
 
 
-@each_problem(6, 24)
+@each_problem(6)
 def test_the_wanted_part_of_the_loss_is_left_at_the_time(case, chain, count):
     """Starts that do not learn have no time; a batch, its parts and known limits give the same."""
     model, starts, limits = followed(case, chain, count)
@@ -168,7 +167,7 @@ def test_the_wanted_part_of_the_loss_is_left_at_the_time(case, chain, count):
         assert left.item() == pytest.approx(0.03, rel=1e-2 if "rank_one_4" in case.name else 1e-4)
 
 
-@each_problem(6, 24)
+@each_problem(6)
 def test_few_steps_are_a_status_and_progress_counts_every_start(case, chain, count):
     model, starts = posed(case, chain, count)
     seen = []

@@ -121,9 +121,9 @@ def test_limits_and_times_are_those_of_an_independent_integration(generator):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("i", range(8))
-def test_limits_and_times_of_a_hundred_starts(i, generator):
-    """Every length, tied and not."""
+@pytest.mark.parametrize("i", [0, 3, 4, 7])
+def test_limits_and_times_of_many_starts(i, generator):
+    """Of every length, tied and not in turn."""
     (p, q), length, tied = CHAINS[i % 5], (1, 8, 1024, 10**6)[i // 2], BOTH[i % 2]
     model = RankOneModel(BinaryChain(p, q), length, tied=tied)
     clouds = [gaussian(model, 5, generator), gaussian(model, 5, generator, 3.0)]

@@ -104,7 +104,7 @@ def test_everything_is_a_global_minimum_when_p_plus_q_is_one(generator):
 
 @pytest.mark.parametrize(
     ("p", "q", "number"),
-    [(0.5, 0.8, 2), *(pytest.param(p, q, 6, marks=pytest.mark.slow) for p, q in CHAINS)],
+    [(0.5, 0.8, 2), pytest.param(0.2, 0.3, 4, marks=pytest.mark.slow)],
 )
 def test_models_in_physical_time_are_never_wrong_and_mostly_decided(p, q, number, generator):
     chain, start = BinaryChain(p, q), uniform_starts(number, generator, half_width=2.0)
