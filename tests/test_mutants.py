@@ -5,7 +5,7 @@ import re
 
 import pytest
 from mutant_reasons import OTHERS, REASONS
-from mutants import PAGE, modules, source_of
+from mutants import PAGE, PLACES, PLAIN_TESTS, ROOT, TESTS, modules, source_of
 
 SAID = {**REASONS, **OTHERS}
 
@@ -26,3 +26,11 @@ def test_every_reason_is_of_code_that_its_module_has(name):
 def test_the_page_names_modules_that_exist():
     named = re.findall(r"^(?:\| |- )`([\w.]+)`", PAGE.read_text(), re.MULTILINE)
     assert len(named) > 50 and set(named) <= set(modules())
+
+
+def test_places_and_tests_exist():
+    assert all((ROOT / place).exists() for place in PLACES)
+    for name in [*TESTS, *PLAIN_TESTS]:
+        file, _, test = name.partition("::")
+        path = ROOT / "tests" / file
+        assert path.exists() and (not test or f"def {test}(" in path.read_text()), name
