@@ -33,12 +33,12 @@ def blocks(page):
 #: What makes the code of a page quick: names and options are in question, ``experiments/howto.py``
 #: runs it as it stands.
 SMALLER = {
-    r"--resolution \d+": "--resolution 6",
-    r"^(flowsim portrait(?!.*--(resolution|from|view)).*)$": r"\1 --resolution 6",
+    r"--resolution \d+": "--resolution 4",
+    r"^(flowsim portrait(?!.*--(resolution|from|view)).*)$": r"\1 --resolution 4",
     r"^(flowsim portrait(?!.*--(confirm|from|view|optimizer)).*)$": r"\1 --confirm 0",
-    r"--grid 6x6": "--grid 2x2", r"--grid \d{2,}x\d+": "--grid 12x12",
+    r"--grid 6x6": "--grid 2x2", r"--grid \d{2,}x\d+": "--grid 6x6",
     r"--steps \d{3,}": "--steps 20", r"steps=\d{3,}": "steps=20", r"range\(300\)": "range(9)",
-    r"resolution=\d+": "resolution=8", r", 300, sigma": ", 30, sigma",
+    r"resolution=\d+": "resolution=4", r", 300, sigma": ", 30, sigma",
     r"0\.0, 2\.0, 41": "0.0, 2.0, 9", r"1\.0, 61\)": "1.0, 13)", r"levels=3": "levels=1",
 }  # fmt: skip
 

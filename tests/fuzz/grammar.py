@@ -30,8 +30,8 @@ HOSTILE = [
     "", " ", "nan", "inf", "-inf", "1e400", "1e-320", "-1", "０", "½", "x" * 3000, "--", "-", "e=",
     "=1", "e=1,e=2", "1:2:3", "3:2:1", ":", "::", "4x", "0x0", "9" * 400 + "x2", "a\nb", "\udcff",
     "/dev/full", "/", ".", "..", "circle", "folder", "folder/none/x.nc", "readonly/x.png", "1_0",
-    "1__0", "é", "\u200b", "1" * 30, "1:2:" + "9" * 5000, ",", "1,2,3,4", "a=0.5", "-x.png",
-    "n" * 246,
+    "1__0", "é", "\u200b", "1" * 30, "1:2:" + "9" * 5000, ",", "1,2", "1,2,3,4", "a=0.5", "-x.png",
+    "n" * 246, "e=1:2",
     "kept.nc", "kept.png", "true", "None", "0.5:0.8", "[1]", "{}", "$(id)", "`id`", "%s", "\\",
 ]  # fmt: skip
 #: Chains beyond p and q, for commands that have all of these options.

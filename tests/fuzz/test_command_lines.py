@@ -92,17 +92,15 @@ def test_broken_lines(kept, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
-def test_more_broken_lines(kept, tmp_path, seed):
-    grammar = Grammar(seed)
-    codes = attack(kept, tmp_path, [grammar.line(broken=True) for _ in range(1050)])
-    assert codes[2] > 840
+def test_more_broken_lines(kept, tmp_path):
+    grammar = Grammar(0)
+    codes = attack(kept, tmp_path, [grammar.line(broken=True) for _ in range(800)])
+    assert codes[2] > 640
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
-def test_lines_that_may_run(kept, tmp_path, seed):
-    grammar = Grammar(100 + seed)
+def test_lines_that_may_run(kept, tmp_path):
+    grammar = Grammar(101)
     codes = attack(kept, tmp_path, [grammar.line(broken=False) for _ in range(100)])
     assert codes[0] + codes[3] > 5 and codes[2] > 10
 

@@ -182,10 +182,8 @@ def test_decided_outcomes_stand_when_the_run_goes_on(case):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [(5, 0.9), (10, 0.95)], ids=str)
-@pytest.mark.parametrize("trainer", ["gd", "flow"])
-def test_larger_planes_agree_exactly(case, trainer):
-    states, p = case
+@pytest.mark.parametrize("states, p, trainer", [(5, 0.9, "flow"), (10, 0.95, "gd")])
+def test_larger_planes_agree_exactly(states, p, trainer):
     settings = Comparison(p, None, "states", trainer, d=states + 1, states=states)
     record = compare(settings, grid_points(6, 6, (-1.5, 1.0), (-1.5, 1.5)))
     assert record.attrs["agreement"] == 1 and record.attrs["decided"] == 36
