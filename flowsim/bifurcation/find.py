@@ -233,6 +233,8 @@ def _distinct(tracer: Tracer, state: Tensor, value: Tensor) -> tuple[Tensor, Ten
     dimension = (part <= _FLAT).sum(1)
     # places where all rates vanish, and where it is not clear how many do, begin no branch
     sure = sizes[:, 0] > _VANISHES * sizes[:, 0].median()
+    if tracer.system.step is not None:  # cycles so steep that rounding decides
+        sure &= sizes[:, 0] * _FLAT < tracer.size.max()
     sure &= ~((part > _FLAT) & (part < _UNCLEAR)).any(1)
     sure &= (dimension == 0) | _on_continuum(tracer, state, value, dimension)
     return state[sure], value[sure], dimension[sure]

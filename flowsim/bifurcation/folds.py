@@ -17,7 +17,7 @@ from flowsim.bifurcation.branches import Branch, Tracer
 from flowsim.bifurcation.events import Event
 from flowsim.bifurcation.find import _asked, diagram
 from flowsim.bifurcation.record import _starts_of, _step_of, _values_of
-from flowsim.bifurcation.system import STEP_NUMBERS, StepMap, System
+from flowsim.bifurcation.system import STEP_NUMBERS, StepMap, System, with_decay
 from flowsim.errors import InputError
 from flowsim.records.attributes import described, provenance
 from flowsim.records.model_attributes import model_attributes
@@ -314,10 +314,10 @@ def fold_curves(
     spec = spec if isinstance(spec, ModelSpec) else ModelSpec(spec)
     if second == parameter:
         raise InputError(f"{parameter} is given twice: fold curves need two parameters")
-    steps = [_step_of(optimizer, name) for name in (parameter, second)]
-    values = _values_of(spec, parameter, values, steps[0])
-    others = _values_of(spec, second, others, steps[0])
-    step = steps[0]
+    step, _ = (_step_of(optimizer, name) for name in (parameter, second))
+    spec = with_decay(spec) if "weight_decay" in (parameter, second) else spec
+    values = _values_of(spec, parameter, values, step)
+    others = _values_of(spec, second, others, step)
     if step is not None and "momentum" in (parameter, second):
         step = replace(step, has_memory=True)
     low, high = float(values[0]), float(values[-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from flowsim.arrays import Numbers, to_tensor
 from flowsim.bifurcation.find import diagram
-from flowsim.bifurcation.system import STEP_NUMBERS, StepMap, System
+from flowsim.bifurcation.system import STEP_NUMBERS, StepMap, System, with_decay
 from flowsim.errors import InputError
 from flowsim.flow.orbits import find_limits
 from flowsim.interface import Model, cloud_names
@@ -80,6 +81,7 @@ def continuation(
     optimizer: OptimizerChoice | None = None,
     seed: int = 0,
     progress: Callable[[int], object] | None = None,
+    sigma: Callable[[float], float] | None = None,
 ) -> xr.Dataset:
     """Branches of critical points over a parameter, and the share of every end beside them.
 
@@ -96,14 +98,17 @@ def continuation(
 
     Args:
         spec: the model, a ``ModelSpec`` or its name.
-        parameter: a numeric argument of the model; or with an optimizer learning_rate or
-            momentum.
+        parameter: a numeric argument of the model; with an optimizer learning_rate, momentum or
+            weight_decay, λ of L + ½λθᵀGθ; or sigma, the deviation of the starts, on which shares
+            alone depend.
         values: increasing, at least two; branches fill the range between the first and the last.
         starts: shape (n, k), whose ends have the shares; by default 200 normal draws of deviation
             1.5, in the coordinates that the model draws.
         optimizer: "gd" or "momentum" with its numbers, as ``OptimizerChoice.named`` gives it.
         seed: of the draws.
         progress: called with the number of values done; True shows a bar on stderr.
+        sigma: of a value of the parameter, the factor of ``starts`` or the deviation of the draws,
+            such as ``lambda d: d**-0.5`` of a width d, which need not be an argument of the model.
 
     Returns:
         Dataset with branch_value, branch_<c>, branch_unstable (directions in which a point is
@@ -130,12 +135,18 @@ def continuation(
     """
     spec = spec if isinstance(spec, ModelSpec) else ModelSpec(spec)
     step = _step_of(optimizer, parameter)
-    values = _values_of(spec, parameter, values, step)
+    spec = with_decay(spec) if parameter == "weight_decay" else spec
+    if parameter == "sigma" and parameter not in spec.parameters and sigma is None:
+        sigma = float
+    free = sigma is not None and parameter not in spec.parameters
+    values = _values_of(spec, parameter, values, step, free)
     system = System(spec, parameter, float(values[0]), float(values[-1]), step)
     first = system.model(float(values[0]))
     drawn, theta = starts is None, _starts_of(first, starts, seed)
     identities, counts, places, limits = _Identities(), [], [], []
     for value in values.tolist():
+        if sigma is not None:
+            theta = _starts_of(first, starts, seed, sigma(value))
         names, codes, ends, reached = _ends_at(system, value, theta, optimizer, identities)
         counts.append({n: int((codes == i).sum()) for i, n in enumerate(["unresolved", *names])})
         places.append({name: end.theta for name, end in zip(names, ends, strict=bool(ends))})
@@ -163,7 +174,8 @@ def continuation(
         **shown.attributes(),
         **({"left_out": "continua of critical points that move with the parameter"}
            if found.moving else {}),
-        **({"starts": f"normal draws, sigma {_SIGMA}", "seed": seed} if drawn else {}),
+        **({"starts": f"normal draws, sigma {_SIGMA if sigma is None else f'of {parameter}'}",
+            "seed": seed} if drawn else {}),
         **(optimizer.on(first).attributes() if optimizer is not None else {}),
     })  # fmt: skip
     return described(record, first.long_names)
@@ -179,18 +191,17 @@ def _step_of(optimizer: OptimizerChoice | None, parameter: str) -> StepMap | Non
         raise InputError(
             f"the step map of {optimizer.name} is not continued: choose gd or momentum"
         )
-    if parameter == "weight_decay":
-        raise InputError("gd has no weight decay here: make it an argument of the loss")
     recipe = optimizer.recipe
     assert recipe.learning_rate is not None
     return StepMap(recipe.learning_rate, recipe.momentum)
 
 
 def _values_of(
-    spec: ModelSpec, parameter: str, values: Iterable[float], step: StepMap | None
-) -> np.ndarray:
+    spec: ModelSpec, parameter: str, values: Iterable[float], step: StepMap | None,
+    of_starts: bool = False,
+) -> np.ndarray:  # fmt: skip
     """The values as floats; InputError for what ``continuation`` does not take."""
-    if step is not None and parameter in STEP_NUMBERS:
+    if of_starts or (step is not None and parameter in STEP_NUMBERS):
         found = np.asarray(list(values), dtype=float)
         if len(found) < 2 or not (np.diff(found) > 0).all() or found[0] < 0:
             raise InputError(f"values of {parameter} must be at least two, and increase from 0")
@@ -203,17 +214,22 @@ def _values_of(
     return np.asarray(given, dtype=float)
 
 
-def _starts_of(model: Model, starts: Numbers | None, seed: int) -> Tensor:
-    """The given starts, or normal ones in the coordinates that the model's plane draws."""
+def _starts_of(
+    model: Model, starts: Numbers | None, seed: int, sigma: float | None = None
+) -> Tensor:
+    """The given starts times sigma, or normal ones in the coordinates that the plane draws."""
+    if sigma is not None and not 0 < sigma < math.inf:
+        raise InputError(f"sigma must be positive, not {sigma}")
     if starts is not None:
         theta, k = to_tensor(starts, "starts"), len(model.coordinates)
         if theta.ndim != 2 or theta.shape[1] != k:
             raise InputError(f"starts need shape (n, {k}) = ({', '.join(model.coordinates)})")
-        return theta
+        return theta if sigma is None else theta * sigma
     generator = torch.Generator().manual_seed(seed)
     own = len(model.coordinates) == 1
     names = model.coordinates if own else cloud_names(model.plane)
-    rows = torch.randn(_STARTS, len(names), dtype=torch.float64, generator=generator) * _SIGMA
+    rows = torch.randn(_STARTS, len(names), dtype=torch.float64, generator=generator)
+    rows *= _SIGMA if sigma is None else sigma
     return rows if own else to_model(model, names, rows)
 
 
@@ -229,7 +245,7 @@ def _ends_at(
         limits: Any = find_limits(model, rows)
     else:
         recipe = optimizer.recipe
-        if not system.own:
+        if system.parameter in STEP_NUMBERS and not system.own:
             recipe = replace(recipe, **{system.parameter: value})  # type: ignore[arg-type]
         limits = descend(model, rows, replace(optimizer, recipe=recipe))
     ends = Ends(model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +18,42 @@ from flowsim.spec import ModelSpec
 STEP_NUMBERS = ("learning_rate", "momentum")
 #: Half the width of a difference quotient, in parts of the range, and of coordinates.
 _SMALL = 6e-6
+
+
+def with_decay(spec: ModelSpec) -> ModelSpec:
+    """A user's model with a further argument, the λ of L + ½λθᵀGθ; unchanged if it has one.
+
+    Gradient descent on it is that of torch's SGD with weight_decay λ.
+    """
+    if "weight_decay" in spec.parameters:
+        return spec
+    kind: Any = spec.kind
+    written = [getattr(kind, name, None) is not getattr(Model, name)
+               for name in ("gradient", "hessian", "field", "jacobian")]  # fmt: skip
+    if not spec.is_own or any(written):
+        raise InputError("weight_decay is of a model of your own that writes its loss alone")
+
+    class Decayed(kind):
+        def __init__(self, *given: Any, weight_decay: float = 0.0, **named: Any) -> None:
+            super().__init__(*given, **named)
+            self.weight_decay = weight_decay
+
+        def loss(self, theta: Tensor) -> Tensor:
+            size = (theta.square() * torch.tensor(self.metric).to(theta)).sum(-1)
+            found: Tensor = super().loss(theta) + self.weight_decay * size / 2
+            return found
+
+        def conserved(self, theta: Tensor) -> dict[str, Tensor]:
+            return {}
+
+    own = inspect.signature(kind.__init__)
+    last = inspect.Parameter("weight_decay", inspect.Parameter.KEYWORD_ONLY, default=0.0)
+    named = [about for about in own.parameters.values() if about.kind is not about.VAR_KEYWORD
+             and about.kind is not about.VAR_POSITIONAL]  # fmt: skip
+    Decayed.__init__.__signature__ = own.replace(parameters=[*named, last])  # type: ignore[attr-defined]
+    for name in ("__name__", "__qualname__", "__module__", "__doc__"):
+        setattr(Decayed, name, getattr(kind, name))
+    return ModelSpec(Decayed, spec.options)
 
 
 @dataclass(frozen=True)
@@ -46,7 +83,8 @@ class System:
 
     Args:
         spec: the model.
-        parameter: a numeric argument of it, or one of ``STEP_NUMBERS`` of the step map.
+        parameter: a numeric argument of it, one of ``STEP_NUMBERS`` of the step map, or a number
+            of the starts, on which F does not depend.
         low, high: the range of the parameter, at least that of a difference quotient.
         step: the step map, whose F is G(z) − z; None for the flow.
         second: a second parameter with its range; values are then rows (n, 2).
@@ -58,7 +96,8 @@ class System:
     ) -> None:  # fmt: skip
         self.spec, self.parameter, self.low, self.high = spec, parameter, low, high
         self.ranges = {parameter: (low, high), **({second[0]: second[1:]} if second else {})}
-        self.own = [name for name in self.ranges if step is None or name not in STEP_NUMBERS]
+        self.own = [name for name in self.ranges if name in spec.parameters and
+                    (step is None or name not in STEP_NUMBERS)]  # fmt: skip
         self.step = step
         model = self.model(*(side[0] for side in self.ranges.values()))
         self.coordinates = model.coordinates

@@ -182,5 +182,5 @@ def draw_fold_curves(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[
         )  # fmt: skip
     ax.set(xlim=record.attrs["range"], ylim=record.attrs["second_range"],
            xlabel=first, ylabel=second)  # fmt: skip
-    title = f"{title_of(record)}: where the number of critical points or their stability changes"
-    return canvas.complete([title, *subtitle_of(record)], list(handles.values()))
+    title = f"Where critical points change over {first} and {second}"
+    return canvas.complete([title, *about(record)], list(handles.values()))

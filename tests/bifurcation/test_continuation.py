@@ -10,7 +10,7 @@ import flowsim
 from flowsim.bifurcation.branches import Tracer, zeros_from
 from flowsim.bifurcation.events import events_of, switched
 from flowsim.bifurcation.find import diagram
-from flowsim.bifurcation.system import StepMap, System
+from flowsim.bifurcation.system import StepMap, System, with_decay
 from flowsim.errors import InputError
 from flowsim.spec import ModelSpec
 
@@ -273,3 +273,41 @@ def test_a_continuum_of_fixed_points_of_steps_is_refused():
         flowsim.bifurcation.continuation(
             ModelSpec(Product), "learning_rate", [0.1, 1.0], optimizer=step
         )
+
+
+class Product(flowsim.Model):
+    coordinates = ("a", "b", "c")
+
+    def loss(self, theta):
+        return (1 - theta.prod(-1)) ** 2 / 2
+
+
+def test_weight_decay_of_gradient_descent_has_the_fold_of_the_deep_network():
+    system = System(with_decay(ModelSpec(Product)), "weight_decay", 0.1, 1.0, StepMap(0.05))
+    starts = torch.full((4, 3), 0.7).double() + 0.1 * torch.randn(4, 3).double()
+    tracer = Tracer(system, torch.ones(3).double())
+    state, ok = zeros_from(system, starts, torch.full((4,), 0.3).double(), tracer.size)
+    (fold,) = events_of(tracer, tracer.trace(state[ok][:1], torch.tensor([0.3]).double()))
+    assert (fold.kind, fold.value) == ("fold", pytest.approx(0.4724703937, abs=1e-8))
+
+
+def test_shares_follow_the_deviation_of_the_starts():
+    """A start right of the maximum ends in the right minimum; branches do not move."""
+
+    class Tilted(flowsim.Model):
+        coordinates = ("x",)
+
+        def loss(self, theta):
+            x = theta[..., 0]
+            return x**4 / 4 - x**2 / 2 - 0.2 * x
+
+    draws = torch.linspace(-3, 3, 41).double()[:, None]
+    barrier = min(np.roots([1, 0, -1, -0.2]).real, key=abs)
+    record = flowsim.bifurcation.continuation(
+        ModelSpec(Tilted), "d", [1.0, 100.0], draws, sigma=lambda d: d**-0.5
+    )
+    right = [i for i in (1, 2) if record.end_x.values[0, i] > 0]
+    known = [(draws > barrier * d**0.5).double().mean().item() for d in (1.0, 100.0)]
+    assert record.share.values[:, right[0]].tolist() == pytest.approx(known)
+    assert not record.sizes["event"]
+    assert np.ptp(record.branch_x.values[record.branch_number.values == 0]) < 1e-9

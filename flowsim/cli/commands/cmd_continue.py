@@ -18,8 +18,9 @@ class Continue(ModelFigure):
 
     over: Annotated[
         Named | None,
-        option(WORK, "NAME=LOW:HIGH:COUNT", "The parameter: a numeric argument of the model, or "
-               "learning_rate or momentum of --optimizer.", parser=settings),
+        option(WORK, "NAME=LOW:HIGH:COUNT", "The parameter: a numeric argument of the model, "
+               "learning_rate, momentum or weight_decay of --optimizer, or sigma of the starts.",
+               parser=settings),
     ] = None  # fmt: skip
     second: Annotated[
         Named | None,
@@ -44,6 +45,7 @@ def continue_(given: Continue) -> None:
       flowsim continue --model mine.py:DoubleWell --over g=-0.6:0.6:25
       flowsim continue --p 0.5 --q 0.3 --over q=0.2:0.8:13
       flowsim continue --model mine.py:DoubleWell --optimizer gd --over learning_rate=0.1:1.3:25
+      flowsim continue --p 0.5 --q 0.8 --over sigma=0.05:3:20
       flowsim continue --model mine.py:Cusp --over b=-3:3:5 --and a=-2:1:5
     """
     if given.source is not None:
