@@ -15,6 +15,7 @@ def script(monkeypatch):
     return found
 
 
+@pytest.mark.slow
 def test_it_says_what_is_found_and_what_is_refused(script, tmp_path):
     assert script.main(["--out", str(tmp_path), "--quick"]) == 0
     found = json.loads((tmp_path / "reduce_networks.json").read_text())

@@ -108,6 +108,7 @@ def test_make_reproduce_runs_every_script():
     assert named[-2:] == ["execute", "results_page"]
 
 
+@pytest.mark.slow
 def test_the_whole_agreement_is_joined_counted_and_drawn(tmp_path, monkeypatch):
     agreement, papers = __import__("agreement"), __import__("papers")
     few = [agreement.Case(*chain, 8, 8, 0.0, "all", 2) for chain in agreement.CHAINS[:2]]

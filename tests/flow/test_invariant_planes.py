@@ -48,18 +48,11 @@ class Predators(Rivals):
         return torch.stack([x * (1 - x / 40) - eaten * y, y * (eaten - 0.3)], -1)
 
 
-@pytest.mark.parametrize(
-    ("time", "place"),
-    [
-        (200.0, [0.991929, 0.0070605, 1.98059e-05]),
-        pytest.param(1000.0, [3.84e-39, 0.142417, 0.847055], marks=pytest.mark.slow),
-    ],
-)
-def test_a_heteroclinic_orbit_is_followed_past_its_saddles(time, place):
+def test_a_heteroclinic_orbit_is_followed_past_its_saddles():
     """Against Dormand and Prince's method of order 8 in logarithms."""
-    path = flowsim.trajectories(May(), [0.6, 0.6, 0.1], [0.0, time / 2, time])
+    path = flowsim.trajectories(May(), [0.6, 0.6, 0.1], [0.0, 100.0, 200.0])
     assert (path > 0).all()
-    assert path[-1] == pytest.approx(place, rel=1e-3)
+    assert path[-1] == pytest.approx([0.991929, 0.0070605, 1.98059e-05], rel=1e-3)
 
 
 @pytest.mark.slow
