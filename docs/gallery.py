@@ -261,7 +261,8 @@ def main(chosen):
         if len(line) == 3:
             kind, text, _ = line
             record = portrait(name, kind, text)
-            figure = flowsim.draw(record, width=4.5, orbits="--no-orbits" not in text)
+            orbits = "--no-orbits" not in text
+            figure = flowsim.draw(record, width=4.5, title=False, orbits=orbits)
             known[name] = about(name, command(name, kind, text), figure, shares=shares(record))
         else:
             figure, last = drawn(line[0])
