@@ -271,8 +271,10 @@ CHAIN, MODEL, SOME, OPTIMIZER, STARTS, FULL, SSM, TRAINING, WINDOW, ACCURACY, WO
     "State-space layer (--mixer ssm, selective)", "Training", "Window", "Accuracy", "Work",
     "Output",
 )  # fmt: skip
+PARAMETERS, NOISE = "Parameters", "Noise"
 SECTIONS = (
-    CHAIN, MODEL, SOME, OPTIMIZER, STARTS, FULL, SSM, TRAINING, WINDOW, ACCURACY, WORK, OUTPUT
+    CHAIN, MODEL, SOME, PARAMETERS, NOISE, OPTIMIZER, STARTS, FULL, SSM, TRAINING, WINDOW, ACCURACY,
+    WORK, OUTPUT,
 )  # fmt: skip
 
 #: Positions N where none are given.
@@ -329,7 +331,7 @@ Model = Annotated[
            "of your own, FILE.py:Class or package.module:Class, whose code is run.",
            parser=model_name, autocompletion=lambda: list(BUILT_IN)),
 ]  # fmt: skip
-_SET = "An argument of the model, such as one of your own constructor or flip of flips"
+_SET = "An argument of the model's constructor, by its name, such as flip=0.1"
 Set = Annotated[
     list[Named] | None,
     option(MODEL, "NAME=VALUE", f"{_SET}; may be repeated.", "--set", parser=setting),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from flowsim.cli import options
 from flowsim.cli.groups import ModelFigure
-from flowsim.cli.options import WORK, Named, option, settings
+from flowsim.cli.options import PARAMETERS, Named, option, settings
 from flowsim.cli.output import progress, redraw, report, write_figure
 from flowsim.errors import InputError
 
@@ -18,14 +18,14 @@ class Continue(ModelFigure):
 
     over: Annotated[
         Named | None,
-        option(WORK, "NAME=LOW:HIGH:COUNT", "The parameter: a numeric argument of the model, "
+        option(PARAMETERS, "NAME=LOW:HIGH:COUNT", "The parameter: a numeric argument of the model, "
                "learning_rate, momentum or weight_decay of --optimizer, or sigma of the starts.",
                parser=settings),
     ] = None  # fmt: skip
     second: Annotated[
         Named | None,
-        option(WORK, "NAME=LOW:HIGH:COUNT", "A second parameter: follow the folds, crossings and "
-               "flips over both.", "--and", parser=settings),
+        option(PARAMETERS, "NAME=LOW:HIGH:COUNT", "A second parameter: follow the folds, crossings "
+               "and flips over both.", "--and", parser=settings),
     ] = None  # fmt: skip
     points: options.PointsFile = None
     seed: options.Seed = 0

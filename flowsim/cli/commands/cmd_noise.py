@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from flowsim.cli import options
 from flowsim.cli.groups import FigureFiles, HiddenProcess, ModelOnChain, chain_words
-from flowsim.cli.options import STARTS, WINDOW, WORK, Spread, option
+from flowsim.cli.options import NOISE, STARTS, WINDOW, Spread, option
 from flowsim.cli.output import progress, redraw, report, write_figure
 from flowsim.errors import InputError
 
@@ -23,17 +23,17 @@ class Noise(HiddenProcess, ModelOnChain, FigureFiles):
 
     temperature: Annotated[
         Spread | None,
-        option(WORK, "T", "Temperature in nats: a number, or LOW:HIGH:COUNT evenly spaced in the "
+        option(NOISE, "T", "Temperature in nats: a number, or LOW:HIGH:COUNT evenly spaced in the "
                "logarithm.", parser=options.spread),
     ] = None  # fmt: skip
     time: Annotated[
         float | None,
-        option(WORK, "X", "Time of the flow for which the noise acts.", min=1e-12, max=1e12),
+        option(NOISE, "X", "Time of the flow for which the noise acts.", min=1e-12, max=1e12),
     ] = None
-    seeds: Annotated[int, option(WORK, "K", "Paths from every start.", min=1, max=10**6)] = 100
+    seeds: Annotated[int, option(NOISE, "K", "Paths from every start.", min=1, max=10**6)] = 100
     step: Annotated[
         float | None,
-        option(WORK, "X", "Step in time.  [default: 0.05 over the fastest rate]",
+        option(NOISE, "X", "Step in time.  [default: 0.05 over the fastest rate]",
                min=1e-12, max=1e12),
     ] = None  # fmt: skip
     window: options.Windows = None

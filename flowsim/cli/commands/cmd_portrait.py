@@ -95,8 +95,8 @@ def portrait(given: Portrait) -> None:
 
     A start (e, w) of the rank-one model is the point that the full transformer is lifted from; of
     the untied model it is the tied one, u = e, unless --fix holds u. The induction model has a
-    plane of its own, (alpha, beta). Of your own model --window names the two axes. With --from, any
-    record is drawn again: of scan, gaussian, compare and train too. With --optimizer the basins are
+    plane of its own, (alpha, beta). For your own model --window names the two axes. --from draws
+    any record again, also one of scan, gaussian, compare or train. With --optimizer the basins are
     those of training by its steps, beside those of the flow.
 
     \b
