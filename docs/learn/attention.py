@@ -28,7 +28,15 @@ from IPython.display import display
 from matplotlib.colors import ListedColormap
 
 import flowsim
-from full_model import Architecture, MarkovSource, PopulationLoss, lift_canonical
+from full_model import (
+    Architecture,
+    MarkovSource,
+    PopulationLoss,
+    Recipe,
+    RunSettings,
+    lift_canonical,
+    train,
+)
 
 torch.set_num_threads(1)
 chain = flowsim.BinaryChain(p=0.5, q=0.8)
@@ -145,6 +153,32 @@ for record in of_uniform.values():
     assert not learns.sel(w=side[side > 0]).any() and learns.sel(w=side[side < -(0.5**0.5)]).all()
     assert 0.465 < float(learns.mean()) < 0.485
     assert record.label.isin([LEARNS, TRAPPED]).all()
+
+# %% [markdown]
+# ## Full training
+#
+# Eight starts with e = ½ are lifted to transformers with softmax attention, and gradient descent on
+# the exact loss moves all their weights. The open share of the gap is 1 at the unigram and 0 at the
+# bigram. All eight end where the three numbers say, although training does not stay in them.
+
+# %%
+grid = torch.tensor([-1.5, -0.75, 0.75, 1.5]), torch.tensor([-1.5, 0.5])
+starts = torch.cartesian_prod(torch.tensor([0.5]), *grid).double()
+lifted = lift_canonical(starts, arch, bias=uniform.optimal_bias(starts))
+settings = RunSettings(
+    arch, Recipe("gd", steps=2000, learning_rate=0.1), (chain.p,) * 8, (chain.q,) * 8,
+    init="given", seeds=tuple(range(8)), telemetry_every=500,
+)  # fmt: skip
+run, _ = train(settings, initial=lifted)
+gap = chain.stationary_entropy - chain.entropy_rate
+share = (run.loss[-1].to_numpy() - chain.entropy_rate) / gap
+predicted = flowsim.find_limits(uniform, starts).label
+for (_, w, a), end, left in zip(starts.tolist(), predicted, share, strict=True):
+    print(f"w = {w:5}, a = {a:4}: {'learns' if end == LEARNS else 'trapped':7}  open {left:.3f}")
+
+# %% tags=["hide-input"]
+assert ((share < 0.05) == (predicted == LEARNS).numpy()).all()
+assert ((share > 0.95) == (predicted == TRAPPED).numpy()).all()
 
 # %% [markdown]
 # ## In space
