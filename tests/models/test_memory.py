@@ -124,8 +124,7 @@ def test_descent_of_all_weights_is_descent_of_four_numbers():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("p, flip, states", [(0.9, 0.2, 2), (0.1, 0.2, 2), (0.1, 0.15, 3),
-                                             (0.9, 0.15, 3)])  # fmt: skip
+@pytest.mark.parametrize("p, flip, states", [(0.9, 0.2, 2), (0.1, 0.15, 3)])
 def test_two_hundred_lifted_layers_train_as_four_numbers_do(p, flip, states):
     found, steps = MemoryModel(p, flip, states, 3, 2, "positive"), 300
     theta = torch.from_numpy(np.random.default_rng(0).uniform(-1.2, 1.2, (200, 4)))

@@ -29,12 +29,10 @@ QUICK = OptimizerChoice.named("adamw-papers", steps=60, d=4, nudge=1e-12)
 AXES = {"e": cell_centres(-2, 2, 6), "w": cell_centres(-2, 2, 5)}
 
 
-@pytest.mark.parametrize("others", ["pickled", pytest.param("processes", marks=pytest.mark.slow)])
-def test_any_division_of_the_work_gives_the_same_bytes(tmp_path, others, monkeypatch):
+def test_any_division_of_the_work_gives_the_same_bytes(tmp_path, monkeypatch):
     paths = [tmp_path / name for name in ("one.nc", "two.nc")]
     scan = Scan(RANK_ONE, Grid(AXES), {"q": (0.3, 0.8)}, chunk=7, optimizer=QUICK)
-    if others == "pickled":
-        pickled(monkeypatch)
+    pickled(monkeypatch)
     for path, jobs in zip(paths, (1, 2), strict=True):
         write_scan(scan, path, jobs=jobs)
     assert paths[0].read_bytes() == paths[1].read_bytes()

@@ -56,11 +56,9 @@ def test_an_interrupted_comparison_resumes_to_the_same_bytes(tmp_path, monkeypat
         compare(settings, POINTS, path, resume=True)
 
 
-@pytest.mark.parametrize("others", ["pickled", pytest.param("processes", marks=pytest.mark.slow)])
-def test_processes_give_the_numbers_of_one(others, monkeypatch):
+def test_processes_give_the_numbers_of_one(monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK", 2)
-    if others == "pickled":
-        pickled(monkeypatch)
+    pickled(monkeypatch)
     settings = Comparison(0.2, 0.3, "rank-one", "flow", d=2, length=3)
     one, two = (compare(settings, POINTS, jobs=jobs) for jobs in (1, 2))
     assert two.identical(one)
@@ -86,18 +84,6 @@ def test_sampled_batches_are_trained_together_and_resumed(trainer, tmp_path):
         compare(replace(settings, d=2), POINTS, tmp_path / "one", resume=True)
     with pytest.raises(InputError, match="omit the scheduler"):
         compare(settings, POINTS, scheduler="tcp://127.0.0.1:9")
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # distributed's own, about ports and unclosed sockets
-def test_a_dask_cluster_trains_to_the_same_bytes():
-    distributed = pytest.importorskip("distributed")
-    settings = Comparison(0.5, 0.8, "rank-one", "flow", 3, 2)
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
-        found = compare(settings, POINTS, scheduler=cluster.scheduler_address)
-    assert found.identical(compare(settings, POINTS))
 
 
 @pytest.mark.slow

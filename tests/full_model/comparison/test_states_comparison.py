@@ -192,9 +192,8 @@ def test_larger_planes_agree_exactly(states, p, trainer):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "start", "seed", "share", "rank"),
-    [((3, 0.8, 3), (1.5, -0.1), 149, 0.518, 1), ((5, 0.95, 2), (0.7, -0.3), 68, 0.764, 1),
-     ((5, 0.95, 2), (0.9, -0.3), 88, 0.526, 2)],
-)  # fmt: skip
+    [((3, 0.8, 3), (1.5, -0.1), 149, 0.518, 1), ((5, 0.95, 2), (0.9, -0.3), 88, 0.526, 2)],
+)
 def test_some_noisy_runs_learn_some_of_the_directions(case, start, seed, share, rank):
     """Runs of experiments/states_agreement.py that end between unigram and bigram: Ẽ has rank k."""
     states, p, length = case
