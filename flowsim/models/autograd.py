@@ -6,6 +6,7 @@ of the three is one opaque function of θ whose derivative is the next.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Protocol
 
 import torch
@@ -20,6 +21,10 @@ class ByRows(Protocol):
 
 class _Function(torch.autograd.Function):
     """Common part of all three: θ is stored, and an axis of vmap is one more batch axis."""
+
+    def __init_subclass__(cls) -> None:
+        """Keep the signature of ``forward``, which torch works out again at every call."""
+        cls.forward.__signature__ = inspect.signature(cls.forward)  # type: ignore[attr-defined]
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[ByRows, Tensor], output: Tensor) -> None:
