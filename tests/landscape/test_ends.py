@@ -1,5 +1,7 @@
 """Ends that are found: grouped by place, connection, and where they grow without bound."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -23,18 +25,25 @@ MODELS = {
 }  # fmt: skip
 
 
-def ends_of(name, count=32, shift=0):
-    """The model, its ends, and the codes of starts drawn from [−2, 2]ᵏ."""
+@cache
+def limits_of(name, shift):
+    """The model, and the limits of 32 starts drawn from [−2, 2]ᵏ."""
     model = from_loss(MODELS[name][0], "model")
     source = torch.Generator().manual_seed(3 + shift)
-    starts = 4 * torch.rand(count, len(model.coordinates), generator=source).double() - 2
-    limits, ends = find_limits(model, starts), Ends(model)
-    return model, ends, ends.identify(limits), limits
+    starts = 4 * torch.rand(32, len(model.coordinates), generator=source).double() - 2
+    return model, find_limits(model, starts)
+
+
+def ends_of(name, shift=0):
+    """The ends of a model, the codes of its starts, and their limits."""
+    model, limits = limits_of(name, shift)
+    ends = Ends(model)
+    return ends, ends.identify(limits), limits
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_start_is_decided_and_ends_are_told_apart(name):
-    _, ends, codes, _ = ends_of(name)
+    ends, codes, _ = ends_of(name)
     _, kinds, flat = MODELS[name]
     assert [end.kind for end in ends.found] == kinds
     assert [end.dimension for end in ends.found] == flat
@@ -47,31 +56,30 @@ def test_every_start_is_decided_and_ends_are_told_apart(name):
 
 def test_the_wells_are_those_of_the_six_hump_camel():
     """Dixon & Szegő: the lowest two at ±(0.0898, −0.7126), loss −1.0316."""
-    _, ends, _, _ = ends_of("six wells")
+    ends, _, _ = ends_of("six wells")
     for end in ends.found[:2]:
         assert abs(end.loss + 1.0316284535) < 1e-9
         np.testing.assert_allclose(end.theta.abs(), [0.08984201, 0.7126564], atol=1e-7)
 
 
 def test_branches_of_one_loss_are_told_apart_by_their_signs():
-    _, _, codes, limits = ends_of("four surfaces", 48)
+    _, codes, limits = ends_of("four surfaces")
     signs = (limits.theta.sign() * torch.tensor([4.0, 2.0, 1.0])).sum(1)
     for code in range(1, 5):
         assert len(signs[codes == code].unique()) == 1
 
 
 def test_at_infinity_the_limit_of_the_loss_is_estimated():
-    _, ends, _, limits = ends_of("a slope", 8)
+    ends, _, limits = ends_of("a slope")
     assert abs(ends.found[0].loss) < 1e-9
     assert (limits.theta[:, 0] == torch.inf).all() and limits.theta[:, 1].isfinite().all()
     assert ends.found[0].caption(("x", "y")) == "to infinity: x → +∞ (loss → 0)"
-    assert [end.loss for end in ends_of("a saddle", 16)[1].found] == [-np.inf, -np.inf]
+    assert [end.loss for end in ends_of("a saddle")[0].found] == [-np.inf, -np.inf]
 
 
 def test_later_starts_get_the_codes_of_the_ends_that_are_known():
-    _, ends, _, _ = ends_of("six wells")
-    names, fresh = ends.names, ends_of("six wells", shift=1)
-    limits = fresh[3]
+    ends, _, _ = ends_of("six wells")
+    names, (_, codes, limits) = ends.names, ends_of("six wells", shift=1)
     again = ends.identify(limits)
     assert ends.names == names
-    torch.testing.assert_close(again, fresh[2])
+    torch.testing.assert_close(again, codes)
