@@ -55,7 +55,7 @@ def slopes(function, theta, step=1e-5):
 
 def assert_is_one_model(model):
     """Its gradient is that of its loss, its Hessian that of its gradient, its flow −∇L/G."""
-    theta = starts(model)
+    theta = torch.cat([starts(model), -1.3 * starts(model)])  # a on both sides of −1
     gradient, metric = model.gradient(theta), theta.new_tensor(model.metric)
     near = {"atol": 2e-8, "rtol": 2e-7}
     torch.testing.assert_close(gradient, slopes(model.loss, theta), **near)
