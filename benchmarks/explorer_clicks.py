@@ -66,6 +66,7 @@ def picture(at: Visitor, path: str) -> None:
     at.reads("Orbit 2 from")
     at.press("Train")
     at.reads("just as the flow says")
+    at.reads("The boundary is")
     at.page.mouse.move(*at.place(-2.0, 1.5))
     at.reads("; its cell")
     at.page.wait_for_timeout(1000)

@@ -208,7 +208,7 @@ def test_a_click_says_how_far_the_edge_of_its_basin_is():
     start = torch.tensor([[-1.2, 0.5]]).double()
     assert away == pytest.approx(float(edge_distance(view.model, start).distance), abs=1e-6)
     orbit = follow_start(view, Start(-1.2, 0.5))
-    assert "ends elsewhere is 0.5879 away" in describe_trajectory(view, [orbit], 0, 0, away)
+    assert "The boundary is 0.5879 away" in describe_trajectory(view, [orbit], 0, 0, away)
 
 
 def test_nullclines_are_drawn_where_they_are_switched_on():

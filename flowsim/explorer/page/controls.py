@@ -102,7 +102,7 @@ class Controls:
         self.trainer = self._widget(
             models.Select, "trainer", title="Trainer", options=TRAINER_WORDS, value="gd"
         )
-        self.d = self._spinner("width d", "d", 1, MOST_D, value=8)
+        self.d = self._spinner("width", "d", 1, MOST_D, value=8)
         self.positions = self._spinner("N", "positions", 1, MOST_N, value=8)
         self.noise = self._spinner("noise", "noise", 0, MOST_NOISE, step=0.01, value=0.0)
         self.rate = self._spinner("rate", "rate", 1e-6, MOST_RATE, step=0.01, value=0.1)

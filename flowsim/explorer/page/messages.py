@@ -93,7 +93,7 @@ def describe_trajectory(
             "about it."
         )
     if edge is not None and edge < np.inf:
-        more += f" The nearest start that ends elsewhere is {edge:.4g} away."
+        more += f" The boundary is {edge:.4g} away."
     elif edge == np.inf:
         more += " No start in the window ends elsewhere."
     return f"<p>{start} <b>{escape(does)}</b>.{more}</p>"
