@@ -22,7 +22,7 @@ from torch import Tensor
 from flowsim.flow.batch import padded_indices, times_to_fraction
 from flowsim.flow.chart import Chart
 from flowsim.flow.growth import Growth
-from flowsim.flow.idle import Idle
+from flowsim.flow.idle import WINDOW, Idle
 from flowsim.flow.labelling import EndStates
 from flowsim.flow.near_saddles import displace, resolve_near_saddles
 from flowsim.flow.nonsmooth_minima import rest_on_kinks
@@ -600,7 +600,7 @@ def follow(model: Model, start: Tensor, steps: Steps, zero: Tensor | None = None
             growth.record(model, state.index, state.theta, state.time)
         if circles is not None:
             circles.record(attempt + 1, state)
-        if idle is not None:
+        if idle is not None and attempt >= WINDOW:
             units = torch.where(state.chart.logarithmic, 1.0, state.way.unsqueeze(1))
             still = state.still(end_losses)
             idle.record(attempt + 1, state.index, state.y, units, _speed(state), still)

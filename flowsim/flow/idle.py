@@ -7,7 +7,7 @@ from torch import Tensor
 
 #: Rows are looked at after so many steps each. They get no further where they have stayed within
 #: this part of their way, and their speed has turned so often, or changed by this factor at most.
-_WINDOW, _HERE, _TURNS, _STEADY = 100, 1e-4, 20, 1.5
+WINDOW, _HERE, _TURNS, _STEADY = 100, 1e-4, 20, 1.5
 
 
 class Idle:
@@ -40,7 +40,7 @@ class Idle:
         self.high[index] = torch.maximum(self.high[index], y)
         self.slowest[index] = torch.minimum(self.slowest[index], speed)
         self.fastest[index] = torch.maximum(self.fastest[index], speed)
-        if attempt % _WINDOW == 0:
+        if attempt % WINDOW == 0:
             here = ((self.high - self.low)[index] <= _HERE * units).all(1)
             restless = self.turns[index] >= _TURNS
             if not self.field:  # which may go round a small circle at one speed
