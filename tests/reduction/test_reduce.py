@@ -92,8 +92,7 @@ def test_states(states):
     np.testing.assert_allclose(ours, theirs, rtol=1e-10)
 
 
-@pytest.mark.parametrize("positions, d, k", [("relative", 3, 32), ("relative", 4, 32),
-                                             ("learned", 3, 24)])  # fmt: skip
+@pytest.mark.parametrize("positions, d, k", [("relative", 4, 32), ("learned", 3, 24)])
 def test_rounding_adds_no_coordinates_to_an_induction_head(positions, d, k):
     arch = Architecture(d, 5, 2, hidden=0, states=2, output="states", tied=False,
                         positions=positions)  # fmt: skip
@@ -311,7 +310,7 @@ def test_what_switches_on_far_along_a_slow_direction_is_found():
     assert flowsim.reduce(loss, start).coordinates == ("a", "b", "c")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("broken", [10.0**-n for n in range(9, 16)])
 def test_a_symmetry_broken_near_rounding_is_seen_or_refused(broken, seed):
     """Equal units have three coordinates, two kinds of units six; mixtures have none."""

@@ -134,7 +134,7 @@ def test_a_stiff_direction_does_not_blow_up():
         return (x - 1) ** 2 / 2 + 300 * (y - torch.sin(3 * x)).square() / 2
 
     model = flowsim.reduce(valley_that_bends, {"x": number(-1.0), "y": number(0.5)})
-    told = agreement(model, model.start[None], noise=0.1, runs=3, until=3.0, most=1000)
+    told = agreement(model, model.start[None], noise=0.1, runs=3, until=3.0, most=250)
     assert (told.ended < 4).all() and not told.diverged.any()
     assert told.right[~told.undecided].all()
 
@@ -145,7 +145,7 @@ def test_a_minimum_at_a_kink_is_reached():
         lambda w: (w["x"] - 0.3).abs() + (w["y"] ** 2).sum(),
         {"x": number(2.0), "y": torch.zeros(2)},
     )
-    told = agreement(model, [[2.0], [-1.0]], noise=0.01, runs=2, until=30.0, most=1500)
+    told = agreement(model, [[2.0], [-1.0]], noise=0.01, runs=2, until=30.0, most=700)
     assert (told.ended < 2e-3).all() and not (told.predicted > 2e-3).any()
     assert not told.right[told.undecided].any() and told.right[~told.undecided].all()
 
