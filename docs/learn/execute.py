@@ -24,7 +24,7 @@ from nbclient import NotebookClient
 HERE = Path(__file__).parent
 NAMES = (
     "reduced_flow", "reduced_against_full", "initializations", "optimizers", "more_states",
-    "counting_in_context", "found_by_machine", "hidden_chains", "attention",
+    "counting_in_context", "found_by_machine", "hidden_chains", "attention", "edges",
 )  # fmt: skip
 
 
