@@ -203,11 +203,9 @@ def draw_basins(
     that are ``hidden`` under something else have no hatch and no entry.
     """
     across, up = plane or axes_of(record)
-    found, cells = _codes(record, (across, up)), _CELLS
-    if "open_share" not in record:
-        names = meanings(record["label"])
-        cells = {name: _CELLS.get(name, look) for name, look in apart(found, names).items()}
-    names = list(cells)
+    label = outcome(record).transpose(up, across, ...)
+    found, names = label.to_numpy(), meanings(label)
+    cells = {name: _CELLS.get(name, look) for name, look in apart(found, names).items()}
     x, y = (edges(record[name].to_numpy(), name) for name in (across, up))
     ax.imshow(
         found, origin="lower", aspect="auto", extent=(x[0], x[-1], y[0], y[-1]), vmin=-0.5,
@@ -219,7 +217,7 @@ def draw_basins(
     ax.set(xlabel=name_of(record, across), ylabel=name_of(record, up))
     texts = basin_names(record)
     if "steps" in record.attrs:
-        own = _TRAINED_TEXTS if "open_share" in record else _STEPS_TEXTS
+        own = _TRAINED_TEXTS if "plateau" in names else _STEPS_TEXTS
         texts |= {n: s.format(steps=record.attrs["steps"]) for n, s in own.items()}
     shown = found if hidden is None else np.where(hidden, -1, found)
     counts = dict(zip(names, np.bincount(shown[shown >= 0], minlength=len(names)), strict=True))
@@ -244,28 +242,27 @@ def draw_basins(
     return handles
 
 
-def outcomes(record: xr.Dataset) -> np.ndarray:
-    """Label of every cell, by name, over the vertical and the horizontal axis."""
-    names = list(_CELLS) if "open_share" in record else meanings(record["label"])
-    return np.array(names)[_codes(record, axes_of(record))]
+def outcome(record: xr.Dataset) -> xr.DataArray:
+    """The label of every cell; of steps of a whole transformer, also how far they came.
 
-
-def _codes(record: xr.Dataset, plane: tuple[str, str]) -> np.ndarray:
-    """The places in ``_CELLS`` of labels, and of an optimizer's cells without one."""
-    cells, names = record.transpose(plane[1], plane[0], ...), list(_CELLS)
-    label: np.ndarray = cells["label"].to_numpy()
+    Runs without a label are then on the plateau, above or below it, or diverged.
+    """
+    label, names = record["label"], list(_CELLS)
     if "open_share" not in record:
         return label
-    found, open_share = np.full(label.shape, names.index("between")), cells["open_share"].to_numpy()
-    found[open_share > 1] = names.index("above")
-    found[np.isnan(open_share)] = names.index("equal")  # p + q = 1
-    found[cells["on_plateau_at_end"].to_numpy() == 1] = names.index("plateau")
-    found = np.where(np.isin(label, [names.index("global_minimum"), names.index("local_minimum")]),
-                     label, found)  # fmt: skip
-    for name, codes in (("periodic", ("periodic",)), ("diverged", ("diverged", "failed"))):
-        for code in codes:
-            found[cells["status"].to_numpy() == code_of(cells["status"], code)] = names.index(name)
-    return found
+    share, status = record["open_share"], record["status"]
+    found = xr.full_like(label, names.index("between"))
+    for name, cells in (
+        ("above", share > 1),
+        ("equal", share.isnull()),  # p + q = 1
+        ("plateau", record["on_plateau_at_end"] == 1),
+        ("global_minimum", label == names.index("global_minimum")),
+        ("local_minimum", label == names.index("local_minimum")),
+        ("periodic", status == code_of(status, "periodic")),
+        ("diverged", status.isin([code_of(status, name) for name in ("diverged", "failed")])),
+    ):
+        found = found.where(~cells, names.index(name))
+    return found.assign_attrs(flag_meanings=" ".join(names))
 
 
 def _hatch(
@@ -400,7 +397,7 @@ def _title(record: xr.Dataset) -> list[str]:
     fixed = [f"starts at {symbol(name)} = {value:g}" for name, value in fixed_of(a).items()]
     of_model, *remarks = about(record, *fixed)
     if "optimizer" in a:
-        lifted = ["Starts are lifted from the plane"] * ("open_share" in record)
+        lifted = ["Starts are lifted from the plane"] * ("d" in a)
         learned, *more = _learned(record)
         return [learned, of_model, optimizer_caption(record), *more, *remarks, *lifted]
     names, verbs = meanings(record["label"]), VERB_PHRASES | _ends_said(record)
@@ -429,9 +426,10 @@ def _ends_said(record: xr.Dataset) -> dict[str, str]:
 
 def _learned(record: xr.Dataset) -> list[str]:
     """The share of the window that an optimizer brings to each end, beside that of the flow."""
-    found = outcomes(record)
+    label = outcome(record)
+    found = label_names(label)
     flow = label_names(record["flow_label"]) if "flow_label" in record else None
-    if "open_share" in record:
+    if "plateau" in meanings(label):
         beside = "" if flow is None else f", gradient flow from {percent(flow == _BEST)}"
         name = OPTIMIZERS[str(record.attrs["optimizer"])]
         return [f"{name} learns from {percent(found == _BEST)} of the window{beside}"]

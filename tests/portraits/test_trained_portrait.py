@@ -19,7 +19,8 @@ from flowsim import (
 from flowsim import (
     portrait as portrait_record,
 )
-from flowsim.drawing.plane import outcomes
+from flowsim.drawing.plane import outcome
+from flowsim.drawing.style import label_names
 from flowsim.scan import scan_basins
 
 RANK_ONE = model("rank-one", 0.5, 0.8, length=4)
@@ -54,7 +55,7 @@ def test_the_summary_counts_the_cells(portrait, tmp_path):
 
 
 def test_every_cell_is_drawn_as_what_became_of_it(portrait):
-    found = outcomes(portrait)
+    found = label_names(outcome(portrait))
     assert set(found.ravel()) <= {"global_minimum", "local_minimum", "plateau", "between", "above"}
     np.testing.assert_array_equal(
         found == "local_minimum", portrait["label"] == Label.LOCAL_MINIMUM
@@ -78,7 +79,7 @@ def test_a_scan_of_the_plane_is_drawn_alike():
 
 def test_where_there_is_no_gap_nothing_is_said_to_be_learned():
     found = portrait_record(model("rank-one", 0.3, 0.7, length=4), resolution=4, optimizer=DESCENT)
-    assert set(outcomes(found).ravel()) <= {"equal", "diverged", "periodic"}
+    assert set(label_names(outcome(found)).ravel()) <= {"equal", "diverged", "periodic"}
     assert "learns from 0 % of the window" in draw(found).axes[0].get_title()
 
 
@@ -109,7 +110,7 @@ def test_descent_of_a_users_loss_is_what_its_steps_do(rate, tmp_path):
     optimizer = OptimizerChoice.named("gd", learning_rate=rate, steps=500)
     record = portrait_record(well, window=window, resolution=16, optimizer=optimizer)
     x = np.broadcast_to(record.x.values, (16, 16))
-    found = outcomes(record)
+    found = label_names(outcome(record))
     np.testing.assert_array_equal(found, iterated(x, 0.1, rate, 500))
     hill = np.sort(np.roots([1, 0, -1, 0.1]).real)[1]
     codes = record["flow_label"].attrs["flag_meanings"].split()
@@ -128,7 +129,7 @@ def test_descent_of_a_users_loss_is_what_its_steps_do(rate, tmp_path):
 def test_large_steps_in_a_model_with_known_levels_have_names():
     optimizer = OptimizerChoice.named("gd", learning_rate=5.0, steps=400)
     record = portrait_record(model("canonical", 0.5, 0.8), resolution=8, optimizer=optimizer)
-    found = outcomes(record)
+    found = label_names(outcome(record))
     assert {"diverged", "local_minimum"} <= set(found.ravel())
     np.testing.assert_array_equal(found == "diverged", record["label"] == Label.DIVERGED)
     words = [text.get_text() for text in draw(record).legends[0].get_texts()]
