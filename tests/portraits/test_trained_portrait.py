@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from matplotlib.text import Text
 
 from flowsim import (
     InputError,
@@ -43,6 +44,11 @@ def test_cells_are_the_starts_and_the_flow_is_that_of_the_model(portrait):
     assert inside.all() and len(inside) > 5
 
 
+def words_of(figure):
+    """All texts of a figure in one, without breaks of lines."""
+    return " ".join(" ".join(text.get_text() for text in figure.findobj(Text)).split())
+
+
 def test_the_summary_counts_the_cells(portrait, tmp_path):
     write_record(portrait, tmp_path / "record.nc")
     read = read_record(tmp_path / "record.nc")
@@ -61,7 +67,7 @@ def test_every_cell_is_drawn_as_what_became_of_it(portrait):
         found == "local_minimum", portrait["label"] == Label.LOCAL_MINIMUM
     )
     figure = draw(portrait)
-    title = figure.axes[0].get_title()
+    title = words_of(figure)
     share = 100 * (found == "global_minimum").mean()
     assert "Gradient descent, learning rate 0.1, 1500 steps" in title
     assert f"learns from {share:.1f} % of the window, gradient flow from" in title
@@ -74,7 +80,7 @@ def test_a_scan_of_the_plane_is_drawn_alike():
     optimizer = OptimizerChoice.named("adamw-papers", steps=20, d=4)
     axes = {"e": np.linspace(-2, 2, 6), "w": np.linspace(-2, 2, 5)}
     figure = draw(scan_basins(RANK_ONE, axes, optimizer=optimizer))
-    assert "AdamW, the papers' recipe, learning rate 0.001, 20 steps" in figure.axes[0].get_title()
+    assert "AdamW, the papers' recipe, learning rate 0.001, 20 steps" in words_of(figure)
 
 
 def test_where_there_is_no_gap_nothing_is_said_to_be_learned():
@@ -121,7 +127,7 @@ def test_descent_of_a_users_loss_is_what_its_steps_do(rate, tmp_path):
     assert summary["fraction"]["flow_minimum_1"] == (x < hill).mean()
     assert summary["fraction"].get("periodic", 0) == (found == "periodic").mean()
     assert summary.get("periods", {}) == ({"2": (found == "periodic").sum()} if rate > 1 else {})
-    title = draw(record).axes[0].get_title()
+    title = words_of(draw(record))
     assert f"Gradient descent, learning rate {rate}, 500 steps" in title
     assert "lifted" not in title and ("periodic" in title) == (rate > 1)
 
