@@ -121,7 +121,7 @@ def test_every_function_takes_it():
     assert (
         flowsim.reference.reference_limits(model, starts).theta - limits.theta
     ).abs().max() < 1e-5
-    boundary = flowsim.refine_boundary(model, AXES, end_losses=1)
+    boundary = flowsim.refine_boundary(model, AXES, levels=1)
     assert np.abs(boundary["boundary_x"] - ROOTS[0.2][1]).max() < 0.01
     gaussian = flowsim.gaussian(model, np.array([1.0]), 12)
     assert {"count_minimum_1", "count_minimum_2"} <= set(gaussian)
