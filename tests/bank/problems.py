@@ -748,6 +748,43 @@ PROBLEMS = [
     Problem(system("SpiralOut", "x v", lambda x, v: (v, v - 2 * x)), box((-2, 2), (-2, 2)),
             closed(lambda x, v: Outcome((Label.INFINITY,), key="away")),
             {"x": (-2.1, 1.9), "v": (-1.8, 2.2)}, at=1.0),
+    # of training, mechanics, chemistry: a place far from 0, a bound of the domain, a jump both ways
+    Problem(of_loss("Entropy", "p q", lambda p, q: p * LOG(p) + q * LOG(q) - p),
+            np.array([[0.5, 0.5], [2, 0.1], [0.01, 3]]),
+            closed(lambda p, q: minimum((1, math.exp(-1))))),
+    Problem(of_loss("Barrier", "x y", lambda x, y: x + y**2 - 1e-3 * LOG(x)),
+            np.array([[0.5, 1], [2, -1], [1e-4, 0.5]]),
+            closed(lambda x, y: minimum((1e-3, 0), 1e-5))),
+    Problem(of_loss("TwoParabolas", "x y",
+                    lambda x, y: torch.minimum((x - 1) ** 2, (x + 1) ** 2) + y**2),
+            box((-3, 3), (-2, 2)), closed(lambda x, y: minimum((math.copysign(1, x), 0))), at=0.2),
+    Problem(of_loss("WellsCloseTogether", "x y",
+                    lambda x, y: ((x - 1) ** 2 * 1e6 - 0.25) ** 2 + y**2),
+            np.array([[1.001, 0.5], [0.9993, -0.2], [1.00001, 1]]),
+            closed(lambda x, y: minimum((1 + math.copysign(5e-4, x - 1), 0), 1e-6))),
+    Problem(of_loss("LargestOfSix", "x y z", lambda x, y, z: torch.stack(
+                [x, -x, 2 * y, -y, 3 * z, -z], -1).amax(-1)),
+            box((-2, 2), (-2, 2), (-2, 2)), closed(lambda *x: minimum((0, 0, 0), 1e-2)), few=2),
+    Problem(of_loss("LennardJones", "r z", lambda r, z: 4 * (r**-12 - r**-6) + z**2 / 2),
+            np.array([[0.9, 0.5], [2, 1], [5, -1]]), closed(lambda r, z: minimum((2 ** (1 / 6), 0)))),
+    Problem(of_loss("SixWells", "a b c d e f", lambda *x: sum(
+                (i + 1) * (y * y - 1) ** 2 / 4 for i, y in enumerate(x))),
+            box(*[(-2, 2)] * 6), closed(lambda *x: minimum(np.sign(x))), few=2),
+    Problem(system("NormalisedDescent", "x y", lambda x, y: (
+                -x / (x * x + 4 * y * y).sqrt(), -2 * y / (x * x + 4 * y * y).sqrt())),
+            np.array([[1.0, 0.5], [-0.6, 0.4]]), closed(lambda x, y: minimum((0, 0), 1e-2)), few=1),
+    Problem(system("TinyCycle", "x y", lambda x, y: (
+                x * (1e-8 - x * x - y * y) - y, y * (1e-8 - x * x - y * y) + x)),
+            np.array([[1e-5, 0], [3e-4, 1e-5], [1, 0]]), closed(lambda *x: stays()), few=2),
+    Problem(system("Kuramoto", "a b c", lambda a, b, c: (
+                SIN(b - a) + SIN(c - a), SIN(a - b) + SIN(c - b), SIN(a - c) + SIN(b - c))),
+            box((0, 1.5), (0, 1.5), (0, 1.5)),
+            closed(lambda *x: minimum([sum(x) / 3] * 3, key="in phase")), at=1.0),
+    Problem(system("LineOfRest", "x y", lambda x, y: (-x * y * y, -y)),
+            np.array([[1.0, 1], [2, -0.5]]),
+            closed(lambda x, y: minimum((x * math.exp(-(y**2) / 2), 0), 1e-3, key="line")), at=1.0),
+    Problem(system("WeaklyDampedGAN", "t p", lambda t, p: (-p, t - 0.2 * p)), box((-2, 2), (-2, 2)),
+            closed(lambda t, p: minimum((0, 0))), at=1.0),
     # the steps of optimizers
     *(logistic(r) for r in (0.5, 2.5, 3.2, 3.5, 3.83, 3.9)),
     *(product_map(rate) for rate in (0.3, 1.1)),
