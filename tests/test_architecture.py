@@ -53,7 +53,7 @@ FLOWSIM = {
     "drawing": "errors records curves",
     "exchange": "errors interface sources records",
     "explorer": "errors labels curves interface markov chain spec records models landscape flow "
-    "scan portraits drawing",
+    "scan portraits drawing boundary",
     "cli": "errors version labels arrays notices compiled interface memory records markov chain "
     "chains spec models landscape flow training scan boundary bifurcation noise portraits "
     "drawing explorer exchange",
