@@ -40,7 +40,7 @@ def accepts_theta(method: _Method) -> _Method:
 
     @wraps(method)
     def checked(model: Any, theta: Numbers, *more: Any, **named: Any) -> Any:
-        if not isinstance(theta, Tensor):
+        if not isinstance(theta, Tensor) and not hasattr(theta, "__torch_function__"):
             found = checked(model, to_tensor(theta, "theta"), *more, **named)
             if isinstance(found, Mapping):
                 return {name: value.numpy() for name, value in found.items()}

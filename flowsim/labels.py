@@ -85,6 +85,8 @@ class Rule(IntEnum):
     models of a chain along a valley above the entropy rate. REFERENCE: torchdiffeq's odeint
     alone. RETURNS: returns of the orbit of a field to a surface across it, to the same point,
     nearer and nearer to a sink, or near for all its steps.
+    BELOW_PASS: by interval bounds it falls below the lowest pass of its well, in portraits that are
+    certified.
     KINK: gradients to both sides of a kink of the loss, between which it is least.
     LEARNED: the loss of training ended near the entropy rate. STEPS: an optimizer's steps came
     back, stayed near, or led away.
@@ -107,6 +109,7 @@ class Rule(IntEnum):
     STEPS = 10
     RETURNS = 11
     KINK = 12
+    BELOW_PASS = 13
 
 
 class CriticalPoint(IntEnum):

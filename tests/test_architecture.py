@@ -47,9 +47,10 @@ FLOWSIM = {
     "scan",
     "bifurcation": "errors running labels curves arrays interface markov chain spec records "
     "landscape flow training scan boundary",
+    "certificates": "errors labels interface sources",
     "noise": "errors running labels arrays interface records landscape flow scan",
     "portraits": "errors labels curves arrays interface markov chain spec records landscape "
-    "flow training scan boundary bifurcation",
+    "flow training scan boundary bifurcation certificates",
     "drawing": "errors records curves",
     "exchange": "errors interface sources records",
     "explorer": "errors labels curves interface markov chain spec records models landscape flow "

@@ -92,6 +92,7 @@ _STEPS_TEXTS = {
 }
 _ENERGY: dict[str, Any] = {"colors": "#7a4fa3", "linewidths": 0.7, "linestyles": "dotted"}
 _EDGE: dict[str, Any] = {"colors": "#8a3ffc", "linewidths": 0.9}
+_PROVEN: dict[str, Any] = {"colors": "#555555", "linewidths": 0.8, "linestyles": "dotted"}
 _FLOW: dict[str, Any] = {
     "color": LINE, "linewidth": 1.7, "linestyle": (0, (4, 2.5)), "zorder": 4,
     "path_effects": [withStroke(linewidth=3.2, foreground="#ffffff")],
@@ -171,6 +172,7 @@ def draw_layers(record: xr.Dataset, ax: Axes, energy: bool = False) -> list[Any]
     handles += draw_curves(record, ax)
     handles += draw_flow(record, ax)
     handles += draw_edge_distance(record, ax)
+    handles += draw_certified(record, ax)
     handles += draw_energy(record, ax) if energy else []
     if len(handles) > _ENTRIES:
         kinds = [handle for handle in handles if handle.get_label() in CRITICAL]
@@ -513,6 +515,19 @@ def draw_edge_distance(record: xr.Dataset, ax: Axes) -> list[Any]:
     where = "" if found.attrs.get("all_coordinates") else ", in this plane"
     return [Line2D([], [], color=_EDGE["colors"], linewidth=_EDGE["linewidths"],
                    label=f"{bound}distance to another end{where}")]  # fmt: skip
+
+
+def draw_certified(record: xr.Dataset, ax: Axes) -> list[Any]:
+    """The outline of the cells whose end is proven; a legend's entry."""
+    if "certified" not in record or min(record["certified"].shape) < 2:
+        return []
+    across, up = axes_of(record)
+    proven = record["certified"].transpose(up, across).to_numpy()
+    share = float(proven.mean())
+    if 0 < share < 1:
+        ax.contour(record[across], record[up], proven, levels=[0.5], **_PROVEN)
+    return [Line2D([], [], color=_PROVEN["colors"], linewidth=_PROVEN["linewidths"],
+                   linestyle="dotted", label=f"end proven: {share:.1%} of the cells")]  # fmt: skip
 
 
 def draw_energy(record: xr.Dataset, ax: Axes) -> list[Any]:

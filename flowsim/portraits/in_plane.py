@@ -79,6 +79,7 @@ def portrait(
     boundary: bool = True,
     max_steps: int | None = None,
     edge: bool = False,
+    certify: bool = False,
     curves: Sequence[str] = (),
 ) -> xr.Dataset:
     """Basins on a grid of cells, with the curves, arrows and orbits of a phase portrait.
@@ -111,6 +112,7 @@ def portrait(
         starts: of the orbits, in the plane's two coordinates; by default usual ones.
         boundary: whether the boundary of the basins is sought, where they have no closed form.
         edge: also find how far every cell is from another end, ``edge_distance``.
+        certify: also prove ends by interval bounds, ``certified``; see ``with_certificates``.
         curves: further ones: "nullclines", on which one component of the flow changes its sign, and
             "manifolds", the stable manifolds of saddles of a model of two coordinates.
 
@@ -160,6 +162,8 @@ def portrait(
     record = as_dataset(points, {plane.y: y, plane.x: x}, ends).assign_attrs(ends.attributes())
     if edge:
         record = _with_edge(record, plane, bounds, fixed_values, ends, optimizer)
+    if certify:
+        record = _with_certificates(record, plane, theta, bounds, optimizer)
     if flow is not None:
         record["flow_label"] = ((plane.y, plane.x), flow, flags(ends.names, flow.dtype))
     if optimizer is None:
@@ -231,6 +235,18 @@ def _with_edge(
         return theta_at(plane, points[:, 1], points[:, 0], fixed)
 
     return with_edge_distance(record, plane.model, bounds, fixed, place, ends)
+
+
+def _with_certificates(
+    record: xr.Dataset, plane: Plane, theta: Tensor, bounds: Mapping[str, Range],
+    optimizer: OptimizerChoice | None,
+) -> xr.Dataset:  # fmt: skip
+    """The record with ``certified``, the cells whose ends are proven."""
+    from flowsim.certificates.cells import with_certificates  # loads scipy.ndimage
+
+    if optimizer is not None:
+        raise InputError("certificates are of the flow; omit them with an optimizer")
+    return with_certificates(record, plane.model, theta, bounds)
 
 
 def _codes(theta: Tensor, options: SolverOptions, ends: Ends) -> np.ndarray:

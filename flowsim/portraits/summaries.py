@@ -140,7 +140,8 @@ def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
         "oracle_cut": int(a["oracle_cut"]),
         "largest_energy_drift": drift if (drift := float(a["largest_energy_drift"])) >= 0 else None,
         **_held(record),
-        **_starting_with(record, "confirm_", "share_differs", "cells_differ", "orbits_unfinished"),
+        **_starting_with(record, "confirm_", "certified_", "proven_", "unproven_",
+                         "share_differs", "cells_differ", "orbits_unfinished"),
         "critical_points": _critical_points(record),
         **({"cells_sliding": int((record["sliding_time"].to_numpy() > 0).sum())}
            if "sliding_time" in record else {}),

@@ -59,6 +59,11 @@ class Portrait(ModelFigure, Tolerances):
              "--learning-rate are of all."),
     ] = False  # fmt: skip
     edge: options.Edge = False
+    certify: Annotated[
+        bool,
+        flag(options.WORK, "--certify", "Also prove by interval bounds where cells end, of smooth "
+             "losses, and outline the proven ones."),
+    ] = False  # fmt: skip
     nullclines: Annotated[
         bool,
         flag(OUTPUT, "--nullclines", "Draw where one component of the flow changes its sign."),
@@ -141,7 +146,7 @@ def _check(given: Portrait) -> None:
     """Options that must or must not come together."""
     if given.compare_optimizers:
         names = ("optimizer", "momentum", "beta1", "beta2", "weight_decay", "d", "nudge", "rtol",
-                 "overlay", "points", "confirm", "energy", "no_orbits", "edge",
+                 "overlay", "points", "confirm", "energy", "no_orbits", "edge", "certify",
                  "nullclines", "manifolds")  # fmt: skip
         other = [name for name in names if getattr(given, name, None)]
         if other or given.view == "3d":
@@ -162,13 +167,13 @@ def _check(given: Portrait) -> None:
         raise InputError("--show goes with --from and the record of a scan")
     if given.view == "plane" and given.a_range is not None:
         raise InputError("--a-range goes with --view 3d; in the plane --fix a=X chooses the slice")
-    if given.edge and given.optimizer is not None:
-        raise InputError("--edge is of the flow; omit it with --optimizer")
+    if (given.edge or given.certify) and given.optimizer is not None:
+        raise InputError("--edge and --certify are of the flow; omit them with --optimizer")
     if given.view == "3d":
-        if given.no_orbits or given.overlay or given.edge or given.curves():
+        if given.no_orbits or given.overlay or given.edge or given.certify or given.curves():
             raise InputError(
-                "--no-orbits, --overlay, --edge, --nullclines and --manifolds go with the plane; "
-                "omit them in --view 3d"
+                "--no-orbits, --overlay, --edge, --certify, --nullclines and --manifolds go with "
+                "the plane; omit them in --view 3d"
             )
         plane = (given.resolution, given.confirm, given.points) != (None, None, None)
         if given.fix or plane or (given.integrator, given.device) != ("flowsim", "cpu"):
@@ -219,7 +224,7 @@ def _plane(given: Portrait, model: Model) -> xr.Dataset:
             model, given.w_range, given.e_range, resolution, given.rtol, given.atol, given.fixed(),
             meter.advance, given.integrator, given.confirm, meter.then, window=given.window,
             optimizer=optimizer, device=given.device, starts=starts, max_steps=given.max_steps,
-            edge=given.edge, curves=given.curves(),
+            edge=given.edge, certify=given.certify, curves=given.curves(),
         )  # fmt: skip
 
 

@@ -1,0 +1,149 @@
+"""Tubes around trajectories of a gradient flow, to where their end is proven."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flowsim.certificates.interval import Interval, bounds, interval
+from flowsim.certificates.wells import Landscape
+from flowsim.interface import Model
+
+#: Steps of a tube, their length over 1/‖∂²L‖ and in parts of the window over the speed, how often
+#: its end is looked at, and how wide it may become, in parts of the window.
+_STEPS, _LENGTH, _SHORT, _LOOKED, _WIDEST = 1500, 0.1, 0.01, 8, 0.1
+#: The box about an end, over the distance to it; and rounding of a step's numbers.
+_BOX, _ROUNDED = 4.0, 1e-14
+#: What a step may add to a radius, in parts of the window.
+_ROOM = 1e-5
+
+
+def followed(
+    model: Model, start: np.ndarray, radius: np.ndarray, ends: np.ndarray, size: float,
+    landscape: Landscape | None, trap: float | None,
+) -> np.ndarray:  # fmt: skip
+    """What is proven of all starts within ``radius`` (n,) of ``start`` (n, k).
+
+    A tube has the centre x(t), a parabola in every step, and the radius r(t) with
+    r′ ≤ −λr + |x′ + ∇L(x)|, λ the least eigenvalue of ∂²L in a box around the step, in the
+    coordinates √Gᵢ θᵢ.
+
+    Args:
+        model: a gradient flow.
+        start, radius: in θ, and in √Gᵢ θᵢ.
+        ends: where trajectories from the starts seem to end, (n, k).
+        size: of the window.
+        landscape: wells of a model of two coordinates.
+        trap: a loss below which trajectories are known to end at the best.
+
+    Returns:
+        int (n,): −1 nothing; −2 they end within the tube's last box about ``ends``, at a minimum;
+        −3 at the best loss; 0, 1, … in the minimum of that well.
+    """
+    root = np.sqrt(np.array(model.metric, float))
+    found, going = np.full(len(start), -1), np.arange(len(start))
+    x, h = start * root, np.zeros(len(start))
+    r = radius + _ROUNDED * abs(x).max(1)
+    for step in range(_STEPS):
+        if not len(going):
+            break
+        _, slope, bend = bounds(model, x / root, x / root)
+        v, matrix = _middle(slope), _middle(bend)
+        stiff, speed = np.linalg.norm(matrix, axis=(1, 2)), np.linalg.norm(v, axis=1)
+        usual = np.minimum(_LENGTH / stiff, _SHORT * size / np.maximum(speed, 1e-300))
+        h = np.minimum(usual, np.where(h > 0, 2 * h, np.inf))
+        bent = (matrix @ v[..., None])[..., 0]
+        new, room = x - h[:, None] * v + h[:, None] ** 2 / 2 * bent, 1.5 * r + _ROOM * size
+        reach = room[:, None] + h[:, None] ** 2 / 7 * abs(bent)  # the parabola beside its chord
+        low, high = np.minimum(x, new) - reach, np.maximum(x, new) + reach
+        loss, _, bends = bounds(model, low / root, high / root)
+        # p′ + ∇L(p) for p = x − vt + bt²/2 is in (∇L(x) − v) + (b − Hv) t + H b t²/2
+        off = (slope + -interval(v)).size()
+        first = (interval(bent) - (bends * interval(v)[:, None, :]).sum(-1)).size()
+        second = (bends * interval(bent)[:, None, :]).sum(-1).size()
+        a, b, c = (np.linalg.norm(part, axis=1) for part in (off, first, second))
+        growth = -_least_rate(bends)
+        push = h * a + h**2 / 2 * b + h**3 / 6 * c + _ROUNDED * abs(x).max(1)
+        wide = np.exp(np.maximum(growth, 0) * h) * (r + push) * (1 + _ROUNDED)
+        after = np.exp(growth * h) * r + np.exp(np.maximum(growth, 0) * h) * push
+        after *= 1 + _ROUNDED
+        good = (wide <= room) & (h < np.inf)
+        new, after = np.where(good[:, None], new, x), np.where(good, after, r)
+        known = np.full(len(going), -1)
+        if landscape is not None:
+            well = landscape.well_below(low / root, high / root, loss.hi)
+            known = np.where(good, well, known)
+        if trap is not None:
+            known[good & (loss.hi < trap)] = -3
+        if step % _LOOKED == 0 or step == _STEPS - 1:
+            rows = np.flatnonzero(known == -1)
+            known[rows] = np.where(_ends(model, x[rows] / root, r[rows], ends[going[rows]]), -2, -1)
+        found[going] = known
+        h = np.where(good, h, h / 4)
+        lost = (known != -1) | (after > _WIDEST * size) | ~(h > 1e-7 * usual)
+        going, x, r, h = going[~lost], new[~lost], after[~lost], h[~lost]
+    return found
+
+
+def _middle(value: Interval) -> np.ndarray:
+    with np.errstate(invalid="ignore"):
+        found: np.ndarray = (value.lo + value.hi) / 2
+    return found
+
+
+def _least_rate(bend: Interval) -> np.ndarray:
+    """A lower bound of the eigenvalues of symmetric matrices (n, k, k)."""
+    centre, off = _middle(bend), (bend.hi - bend.lo) / 2
+    unknown = ~np.isfinite(centre).all((1, 2))
+    centre[unknown] = 0.0
+    spread = np.linalg.norm(off, axis=(1, 2)) + 1e-13 * np.linalg.norm(centre, axis=(1, 2))
+    return np.where(unknown, -np.inf, np.linalg.eigvalsh(centre)[:, 0] - spread)
+
+
+def _ends(model: Model, x: np.ndarray, r: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Mask of tubes (n,) that are proven to end near ``ends``, at an attracting point of rest.
+
+    About the end there is a box. Coordinates that are 0 at the end, and 0 of ∇L with them, may
+    hold the others T at rest: then a point rests on every fibre over T. In the other coordinates N
+    the curvature is at least κ, |∇L|_T ≤ θ|∇L|_N with θ = |∂²L|_TN/κ, and |∇L| falls at least as
+    fast as the rate κ′ = (κ − 2θ|∂²L|_TN − θ²|∂²L|_TT)/(1 + θ²): the way left is |∇L|/κ′ at most.
+    """
+    found = np.zeros(len(x), bool)
+    root = np.sqrt(np.array(model.metric, float))
+    near = np.isfinite(ends).all(1)
+    away = np.full(len(x), np.inf)
+    away[near] = np.linalg.norm((x - ends)[near] * root, axis=1) + r[near]
+    for zero in np.unique(ends[near] == 0, axis=0):
+        rows = np.flatnonzero(near & ((ends == 0) == zero).all(1))
+        box = (_BOX * away[rows, None] + 1e-12) / root
+        low, high = ends[rows] - box, ends[rows] + box
+        flat_low, flat_high = np.where(zero, 0.0, low), np.where(zero, 0.0, high)
+        slope = bounds(model, flat_low, flat_high)[1]
+        rests = (slope.lo == 0) & (slope.hi == 0)
+        bend = bounds(model, low, high)[2]
+        begun = bounds(model, x[rows] - r[rows, None] / root, x[rows] + r[rows, None] / root)[1]
+        left = np.linalg.norm(begun.size(), axis=1)
+        for still in np.unique(rests & ~zero, axis=0):
+            whole = (rests | ~zero).all(1) | (not still.any())
+            at = np.flatnonzero(((rests & ~zero) == still).all(1) & whole)
+            n = ~still
+            across = bend[at][:, n][:, :, n]
+            rate = _least_rate(across)
+            fibre = np.ones(len(at), bool)
+            if still.any():  # a zero of the one coordinate left, on every fibre
+                other = np.flatnonzero(n & ~zero)
+                fibre &= len(other) < 2
+                for i in other[:1]:
+                    for side, value in ((-1, low), (1, high)):
+                        ones = flat_low[at].copy(), flat_high[at].copy()
+                        for one in ones:
+                            one[:, i] = value[at, i]
+                        edge = bounds(model, *ones)[1][:, i]
+                        fibre &= edge.hi < 0 if side < 0 else edge.lo > 0
+            mixed = np.linalg.norm(bend[at][:, still][:, :, n].size(), axis=(1, 2))
+            along = np.linalg.norm(bend[at][:, still][:, :, still].size(), axis=(1, 2))
+            with np.errstate(all="ignore"):
+                part = mixed / rate
+                slowest = (rate - 2 * part * mixed - part**2 * along) / (1 + part**2)
+                arrives = away[rows[at]] + left[at] / slowest < _BOX * away[rows[at]]
+            found[rows[at]] = fibre & (rate > 0) & (slowest > 0) & arrives
+    return found

@@ -1,0 +1,89 @@
+"""Interval bounds hold what they bound; proven ends and passes are those that are known."""
+
+import numpy as np
+import pytest
+import torch
+
+import flowsim
+from flowsim.certificates import landscape_in, wells
+from flowsim.certificates.interval import bounds
+
+SIDES = {"x": (-2.0, 2.0), "y": (-2.0, 2.0)}
+
+
+def double_well(g=0.0):
+    return flowsim.from_loss(lambda x, y: (x**2 - 1) ** 2 / 4 + y**2 / 2 + g * x, "well")
+
+
+def odd(x, y):
+    rest = torch.sigmoid(x) + x.cos() - torch.nn.functional.softplus(y) + (1 - x).square().log1p()
+    return torch.exp(-x) * torch.sin(y) / 2 + torch.tanh(x * y) + 3 / (2 + y**2) + rest
+
+
+@pytest.mark.parametrize("radius", [0.0, 1e-3, 0.2])
+def test_bounds_hold_the_loss_and_its_derivatives(radius):
+    models = [
+        flowsim.from_loss(odd, "odd", metric=(2.0, 1.0)),
+        flowsim.model("canonical", 0.5, 0.8, bias="dynamic"),
+    ]
+    for model in models:
+        draws, root = np.random.default_rng(0), np.sqrt(np.array(model.metric))
+        middle = draws.uniform(-2, 2, (100, len(root)))
+        places = torch.from_numpy(middle + radius * draws.uniform(-1, 1, middle.shape))
+        true = (
+            model.loss(places).detach().numpy(),
+            model.gradient(places).numpy() / root,
+            model.hessian(places).detach().numpy() / root[:, None] / root,
+        )
+        found = bounds(model, middle - radius, middle + radius)
+        for held, number in zip(found, true, strict=True):
+            off = 1e-13 * (1 + abs(number))  # of the numbers compared with, not of the bounds
+            assert ((held.lo - off <= number) & (number <= held.hi + off)).all()
+
+
+def test_all_critical_points_of_a_tilted_double_well_are_proven_and_its_passes_bounded(monkeypatch):
+    monkeypatch.setattr(wells, "SIDE", 96)
+    model = double_well(0.1)
+    found = landscape_in(model, SIDES)
+    assert (found.critical, found.open) == ({"minimum": 2, "saddle": 1, "maximum": 0}, 0)
+    x = max(np.roots([1, 0, -1, 0.1]), key=lambda r: -abs(r))  # the saddle is the middle root
+    lowest = float(model.loss([x.real, 0.0]))
+    for well in found.wells:
+        assert lowest - 0.01 < well.level < lowest
+
+
+def test_a_portrait_records_which_ends_are_proven(monkeypatch):
+    monkeypatch.setattr(wells, "SIDE", 64)
+    record = flowsim.portrait(
+        double_well(), window=SIDES, resolution=8, confirm=0, boundary=False, certify=True
+    )
+    assert record.certified.to_numpy().all()
+    assert (record.rule == flowsim.Rule.BELOW_PASS).all()
+    assert flowsim.summarize(record)["proven_saddle"] == 1
+    texts = [text.get_text() for text in flowsim.draw(record).legends[0].get_texts()]
+    assert "end proven: 100.0% of the cells" in texts
+
+
+@pytest.mark.slow
+def test_ends_of_nine_of_ten_of_himmelblaus_cells_are_proven():
+    model = flowsim.from_loss(lambda x, y: (x**2 + y - 11) ** 2 + (x + y**2 - 7) ** 2, "himmelblau")
+    record = flowsim.portrait(
+        model, window={"x": (-5.0, 5.0), "y": (-5.0, 5.0)}, resolution=20, confirm=0,
+        boundary=False, certify=True,
+    )  # fmt: skip
+    kinds = [record.attrs[f"proven_{kind}"] for kind in ("minimum", "saddle", "maximum")]
+    assert (kinds, record.attrs["unproven_critical"]) == ([4, 4, 1], 0)
+    assert record.attrs["certified_share"] >= 0.9
+    levels, passes = np.sort(record.well_level), [13.311926, 13.311926, 67.719150, 104.015163]
+    assert (levels < passes).all()
+    assert levels == pytest.approx(passes, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [(flowsim.model("canonical", 0.5, 0.8), "no interval bounds of the loss of canonical"),
+     (flowsim.from_loss(lambda x, y: torch.erf(x) + y**2, "erf"), "no interval bounds are known")],
+)  # fmt: skip
+def test_a_loss_without_bounds_is_answered_in_one_sentence(model, sentence):
+    with pytest.raises(flowsim.InputError, match=sentence):
+        bounds(model, np.zeros((1, 2)), np.ones((1, 2)))
