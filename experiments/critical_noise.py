@@ -70,7 +70,7 @@ def batches(seeds: int, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 def run(
     model: flowsim.Model, theta: Tensor, rate: float, batch: int, steps: int, seed: int
 ) -> Tensor:
-    """Where descent on sampled batches has brought the starts."""
+    """Ends of descent on sampled batches."""
     choice = flowsim.OptimizerChoice.named(
         "gd", 8, seed, loss="sampled", batch=batch, learning_rate=rate, steps=steps
     )

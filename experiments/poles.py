@@ -192,7 +192,7 @@ def plateaus(
 
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:
-    """How many runs rest at the best losses of one, two and three poles, by scale and decay."""
+    """Numbers of runs at the best losses of one, two and three poles, by scale and decay."""
     found: dict[str, Any] = {}
     for decay in DECAYS:
         level = np.nan_to_num(record.level.sel(decay=decay).values, nan=np.inf)

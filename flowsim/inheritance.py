@@ -73,7 +73,7 @@ def keeps_formulas_of(cls: type, base: type) -> bool:
 
 
 def _is_outdated(cls: type, name: str, group: tuple[str, ...], sources: set[str]) -> bool:
-    """Whether what the last of a group of methods says was computed from others than there are."""
+    """Return whether the last of a group of methods was computed from others than there are."""
     order = cls.__mro__
     written = [at for at, kind in enumerate(order) if vars(kind).keys() & {*group}]
     if not written or not any(name in vars(kind) for kind in order[written[0] + 1 :]):

@@ -105,7 +105,7 @@ class Integral(NamedTuple):
 
 @dataclass(frozen=True)
 class EndLosses:
-    """The losses at which orbits of a model can end, and what is known of the ends.
+    """The losses at which orbits of a model can end, and closed forms about the ends.
 
     Attributes:
         best: the least loss, in nats.
@@ -166,7 +166,7 @@ def difference_above(loss: Tensor, best: float) -> Tensor:
 
 
 def conserved_values(model: Model, theta: Tensor) -> Tensor:
-    """What is conserved, a column for each of ``conserved_names``, (..., count)."""
+    """The conserved quantities, a column for each of ``conserved_names``, (..., count)."""
     found = model.conserved(theta)
     if not isinstance(found, Mapping):
         raise InputError(f"conserved of {model.name} must return a dict of names and tensors")
@@ -194,7 +194,7 @@ _AROUND = tuple((x, y) for y in _SIDE for x in _SIDE if {x, y} & {0.04, 0.96})
 _FAR = tuple(product((-2.3, -0.4, 2.1), (-2.5, -0.9, 0.8, 2.4), (-2.2, 0.3, 2.6)))
 
 
-#: What records call other things than coordinates, alone or behind the name of a thing.
+#: Names in records of other things than coordinates, alone or behind the name of a thing.
 RESERVED = frozenset({
     "basin", "cell", "count", "curve", "end", "evaluations", "fraction",
     "gradient_norm", "hitting_time", "kind", "kinks", "label", "largest", "learned_step", "limit",
@@ -206,7 +206,7 @@ RESERVED = frozenset({
 
 @dataclass(frozen=True)
 class PlaneDefaults:
-    """What scans and figures of a plane take unless it is given.
+    """The defaults of scans and figures of a plane.
 
     Attributes:
         starts: sets of names in which starts of a scan may be given, the usual one first.
@@ -527,7 +527,7 @@ class Model(_FormerMembers):
         return Plane(self)
 
     def end_losses(self) -> EndLosses | None:
-        """The losses at which orbits can end, and what is known of the ends; None if ends are
+        """The losses at which orbits can end, and closed forms about the ends; None if ends are
         found by search."""
         return None
 
@@ -592,7 +592,7 @@ def chosen_axes(model: Model) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class SolverDefaults:
-    """How starts are followed, and how many of them, unless it is said.
+    """The defaults of following starts: errors, steps and numbers.
 
     Attributes:
         rtol, time_rtol: error allowed per step, for ends and for times.

@@ -55,7 +55,7 @@ class Parameter:
         help: a few words.
         required: whether it must be given.
         requires: the argument without which the model does not have it; of itself, if it may be
-            left out altogether.
+            left out.
         noun: its name in a sentence, where that is another.
         slider: the smallest and the largest value that the explorer shows.
     """

@@ -48,7 +48,7 @@ class EdgeDistance(NamedTuple):
     Attributes:
         distance: Euclidean, in the coordinates that may change, (n,); NaN of a start without an
             end, infinite if all ends within the window are one.
-        nearest: that place on the boundary, (n, k); NaN where there is none.
+        nearest: that place on the boundary, (n, k); NaN without one.
         is_bound: whether a nearer place may exist: with more than two coordinates the distance is
             an upper bound.
     """
@@ -64,7 +64,7 @@ class EdgeDistance(NamedTuple):
 
 @accepts_starts
 def edge_distance(model: Model, starts: Numbers, within: Mapping[str, Range] | None = None) -> Any:
-    """How far each start is from the nearest place whose trajectory ends elsewhere.
+    """Distance of each start from the nearest place whose trajectory ends elsewhere.
 
     In one or two coordinates all boundaries in the window are found: in two smooth coordinates as
     stable manifolds of saddles or as known separatrices, if these explain every change of end
@@ -170,7 +170,7 @@ class Search:
         return np.where(np.isin(found.label.numpy(), _NONE), -1, end_codes)
 
     def nearest(self, starts: np.ndarray, own: np.ndarray | None = None) -> np.ndarray:
-        """The nearest places with another end, (n, d); NaN where there is none.
+        """The nearest places with another end, (n, d); NaN without one.
 
         Args:
             starts: (n, d).

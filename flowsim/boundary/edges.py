@@ -21,14 +21,14 @@ _TOGETHER, _LEVELS = 500, (18, 5)
 #: Halvings after which crossings are thinned out; how far off a cubic may have been around a way,
 #: and how short that is where it is parted no more, over the length of a bracket.
 _ROUGH, _OFF, _SHORTEST = 4, 32.0, 10.0
-#: How far beside a cubic a curve is sought, at first and then, over the length of the way.
+#: Widths beside a cubic where a curve is sought, at first and then, over the length of the way.
 _NARROW, _WIDE = 1 / 64, 1.0
-#: Where between two points it is sought: beside the middle, which may be a critical point where the
-#: flow is symmetric.
+#: Part of the way between two points where it is sought: beside the middle, which may be a
+#: critical point where the flow is symmetric.
 _PART = 0.46
 #: The cosine of the angle between neighbouring ways, below which a curve has a corner.
 _STRAIGHT = 0.99
-#: How far from a saddle it is asked where the flow leads from both sides, in parts of the window.
+#: Distance from a saddle to ask where the flow leads from both sides, in parts of the window.
 _BESIDE = 1e-3
 
 Labels = Callable[[np.ndarray], np.ndarray]
@@ -244,7 +244,7 @@ def _cubic(points: np.ndarray, joined: np.ndarray, at: np.ndarray, part: float) 
 
 
 def _joined(points: np.ndarray, ends: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """Whether each point and the next one are on a curve beside the same two ends."""
+    """Mask of points that are with the next one on a curve beside the same two ends."""
     alike = (np.diff(number) == 0) & (np.diff(ends, axis=0) == 0).all(axis=1)
     return np.append(alike & (np.diff(points, axis=0) != 0).any(axis=1), False)
 

@@ -108,7 +108,7 @@ def report(
 
 
 def _remedy(summary: Summary) -> str:
-    """What may decide the starts that are unresolved."""
+    """Advice on the starts that are unresolved."""
     if "not_finite" in summary:
         return "some models are no longer finite: try a smaller --learning-rate"
     if "unresolved_outcomes" in summary:

@@ -90,7 +90,7 @@ _EVALUATIONS = 8
 #: A step is at most this times rtol to the power 1/ORDER, and no more than 1, over the fastest rate
 #: of growth: growth is then followed within rtol of what grows, however small that is.
 _GROWTH = 11.0
-#: What grows more slowly than this part of the fastest rate counts as still: rounding may do it.
+#: Growth slower than this part of the fastest rate counts as still: rounding may do it.
 _GROWING = 1e-14
 #: Parts of a step of a field in which its loss may turn, and bisections to where it does.
 _PARTS, _TURNS = 4, 20
@@ -805,7 +805,7 @@ def _falling(rows: BatchState, noise: Tensor) -> Tensor:
 
 
 def _is_short(field: Tensor, jacobian: Tensor, scale: Tensor, known: Tensor) -> Tensor:
-    """Whether the rest of the way, by the curvature, is short in parts of ``scale`` (m,).
+    """Mask of rows whose rest of the way, by the curvature, is short in parts of ``scale`` (m,).
 
     Coordinates are known within ``known`` (m,), which speeds along stiff directions show.
     """
@@ -851,7 +851,7 @@ def _is_still(
 
 
 def _leaves(field: Tensor, jacobian: Tensor, theta: Tensor) -> Tensor:
-    """Whether rows move, however little, in a direction that grows: what it will leave is no end.
+    """Mask of rows that move, however little, in a direction that grows: they have no end here.
 
     By more than rounding: with the eigenvectors of the transposed Jacobian.
     """

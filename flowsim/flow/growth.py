@@ -28,11 +28,11 @@ _ALIKE, _WEAKER = 0.2, 0.1
 _KNOWN = 0.1
 #: Two ratios that are alike within this part of what they lack to 1 are those of a power of time.
 _EVEN = 0.01
-#: What is stiff has a rate this many times the inverse of a row's time.
+#: A stiff direction has a rate this many times the inverse of a row's time.
 _STIFF = 1e3
 #: An increment below this part of the way is none, nor one below the second of the coordinate.
 _NOTHING, _LAST = 1e-9, 1e-14
-#: What changes by less than this part of the distance does not take part in it.
+#: A coordinate that changes by less than this part of the distance does not take part in it.
 _PART = 1e-3
 #: A growth like this power of time, or less, is known before the steps are spent.
 _SLOW, _LEAST = 0.5, 1e-3

@@ -11,7 +11,7 @@ WINDOW, _HERE, _TURNS, _STEADY = 100, 1e-4, 20, 1.5
 
 
 class Idle:
-    """What rows (n, k) did since they were last looked at.
+    """Steps and turns of rows (n, k) since they were last looked at.
 
     Attributes:
         over: which rows get no further, (n,).

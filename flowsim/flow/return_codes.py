@@ -31,5 +31,5 @@ NEEDS_TABLE_LEVEL = 1000
 #: How near a saddle a trajectory passed: not, so that another label found with smaller errors is in
 #: doubt, or so that its label is in doubt.
 FAR, IF_CHANGED, NEAR = 0, 1, 2
-#: What displaced starts said of a label in doubt: nothing, the same, another end.
+#: Answers of displaced starts to a label in doubt: nothing, the same, another end.
 NOT_ASKED, AGREE, DIFFER = 0, 1, 2

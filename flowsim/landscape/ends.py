@@ -51,7 +51,7 @@ _MEMBERS, _BETWEEN = 400, 15
 _TRIED_MEMBERS = 4
 #: Losses to which orbits fall at infinity are extrapolated, and known less well.
 _LOSS_FAR = 1e-3
-#: Where a law of motion is compared, in parts of the points' size: this and its square.
+#: Distances to compare a law of motion, in parts of the points' size: this and its square.
 _ASIDE = 1e-3
 _KINDS = {
     Label.GLOBAL_MINIMUM: "minimum",
@@ -124,7 +124,7 @@ class _Descent(Model):
 
 
 def _jumps(model: Model, theta: Tensor) -> bool:
-    """Whether a field that is written jumps at minima (n, k) of the loss, as −sign ∇L does."""
+    """Return whether a written field jumps at minima (n, k) of the loss, as −sign ∇L does."""
     if type(model).field is Model.field:
         return False
     size = float(theta.abs().max()) or 1.0

@@ -49,7 +49,7 @@ def diffuse(
     step: float | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Tensor:
-    """Where Langevin noise has brought every start at a time: dθ = −G⁻¹∇L dt + √(2T) G^−½ dB.
+    """Places of starts under Langevin noise at a time: dθ = −G⁻¹∇L dt + √(2T) G^−½ dB.
 
     A step of Heun's method for additive noise, of weak order two (Kloeden and Platen, *Numerical
     Solution of Stochastic Differential Equations*, 1992, 15.1).

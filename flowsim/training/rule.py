@@ -11,7 +11,7 @@ from flowsim.training.trained import Trained
 
 
 class TrainingRule(Protocol):
-    """What optimizers do to a model, such as steps of a whole transformer in its coordinates.
+    """Training of a model, such as steps of a whole transformer in its coordinates.
 
     A model with a method ``training_rule`` returns it, or None to be trained down its loss.
 

@@ -188,7 +188,7 @@ def _selective(
 
 
 def _gated(block: dict[str, Tensor | None], x: Tensor, read: Tensor) -> Tensor:
-    """What a recurrence reads, times silu(W_G x) where the block has a gate."""
+    """The inputs of a recurrence, times silu(W_G x) where the block has a gate."""
     return read if block["output_gate"] is None else read * silu(_linear(x, block["output_gate"]))
 
 

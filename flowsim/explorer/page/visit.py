@@ -211,7 +211,7 @@ class Visit:
         self.soon("edge", REST, self._find_edge)
 
     def _find_edge(self) -> None:
-        """How far the chosen start is from another end in the window."""
+        """Distance of the chosen start from another end in the window."""
         view = self.view
         if not 0 <= self.chosen < len(self.orbits):
             return

@@ -1,4 +1,4 @@
-"""How optimizers train the rank-one model: with the steps of the full transformer."""
+"""Optimizers of the rank-one model, with the steps of the full transformer."""
 
 from __future__ import annotations
 
