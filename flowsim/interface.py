@@ -39,7 +39,7 @@ def accepts_theta(method: _Method) -> _Method:
     """
 
     @wraps(method)
-    def checked(model: Any, theta: Numbers, *more: Any, **named: Any) -> Any:
+    def checked(model: Any, theta: Any, *more: Any, **named: Any) -> Any:
         if not isinstance(theta, Tensor) and not hasattr(theta, "__torch_function__"):
             found = checked(model, to_tensor(theta, "theta"), *more, **named)
             if isinstance(found, Mapping):
