@@ -400,8 +400,9 @@ def _title(record: xr.Dataset) -> list[str]:
     of_model, *remarks = about(record, *fixed)
     if "optimizer" in a:
         lifted = ["Starts are lifted from the plane"] * ("d" in a)
-        learned, *more = _learned(record)
-        return [learned, of_model, optimizer_caption(record), *more, *remarks, *lifted]
+        steps, ends = optimizer_caption(record), _learned(record)
+        first, second = (ends, [steps]) if len(ends) == 1 else ([steps], ends)
+        return [*first, of_model, *second, *remarks, *lifted]
     names, verbs = meanings(record["label"]), VERB_PHRASES | _ends_said(record)
     counts = {name: int(a[f"cells_{name}"]) for name in (*names[1:], names[0])}
     named, others = most_frequent(counts)

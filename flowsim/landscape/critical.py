@@ -258,11 +258,11 @@ def critical_points_in(
     while len(rest):
         found.append(rest[0])
         rest = rest[((rest - rest[0]).abs() > _APART * size).any(1)]
-    rounding = torch.finfo(theta.dtype).eps * torch.maximum(low.abs(), high.abs())
-    found = [torch.where(point.abs() <= rounding, 0.0, point) for point in found]
     found.sort(key=lambda point: (point / (_APART * size)).round().tolist())
     points = torch.stack(found) if found else theta[:0]
     rates = _rates(model, points)
+    rounding = torch.finfo(theta.dtype).eps * torch.maximum(low.abs(), high.abs())
+    points = torch.where(points.abs() <= rounding, 0.0, points)  # where a kink may have no rate
     unstable = (rates.real > 0).sum(1)
     turns = (rates.real.abs() <= _CURVED * rates.abs().amax(1, keepdim=True)).any(1)
     return points, torch.where(turns, -1, unstable).to(torch.int8)

@@ -180,3 +180,11 @@ def test_coordinates_that_are_zero_to_rounding_are_zero():
         high = size * torch.tensor([2.1, 1.9], dtype=torch.float64)
         points, _ = critical_points_in(model, -high, high)
         assert [0.0, 0.0] in points.tolist()
+
+
+def test_a_saddle_on_a_kink_is_one_although_a_side_of_it_has_no_rate():
+    pair = from_loss(lambda a, b: ((1 - a**2) ** 2 + (1 - b**2) ** 2 + 2 * (a * b).relu() ** 2) / 3)
+    box = torch.tensor([-1.5, -1.5]).double(), torch.tensor([1.5, 1.5]).double()
+    found, unstable = critical_points_in(pair, *box, 16)
+    on_axes = (found == 0).sum(1) == 1
+    assert on_axes.sum() == 4 and unstable[on_axes].tolist() == [1, 1, 1, 1]
