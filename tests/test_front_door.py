@@ -244,3 +244,9 @@ def test_a_scan_is_in_memory_or_on_disk(tmp_path):
     found = flowsim.scan(model, axes)
     stored = flowsim.scan(model, axes, tmp_path / "scan.nc", overwrite=True)
     assert np.array_equal(found.label, stored.label)
+
+
+def test_an_end_answers_by_the_former_name_of_its_dimension():
+    end = flowsim.landscape.End("minimum", 0.0, torch.zeros(2), dimension=1)
+    with pytest.warns(DeprecationWarning, match="End.flat is now End.dimension"):
+        assert end.flat == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -90,6 +91,12 @@ class End:
     dimension: int = 0
     name: str = ""
     rounding: float = 0.0
+
+    @property
+    def flat(self) -> int:
+        """The former name of ``dimension``."""
+        warnings.warn("End.flat is now End.dimension", DeprecationWarning, stacklevel=2)
+        return self.dimension
 
     def caption(self, coordinates: Sequence[str]) -> str:
         """Name of the end in a legend."""
