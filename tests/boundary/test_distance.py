@@ -167,3 +167,17 @@ def test_numbers_of_ends_have_times_where_the_scan_has_them_and_ones_own():
     assert learned["by_time_10"] == (times <= 10).mean()
     assert learned["largest_time"] == np.nanmax(times)
     assert learned["farthest"] == -0.375
+
+
+@pytest.mark.slow
+def test_ends_change_within_1e_6_across_himmelblaus_grown_manifolds(himmelblau):
+    beside = []
+    for manifold in stable_manifolds(himmelblau, SIDES):
+        whole = np.isfinite(manifold.points).all(1)
+        places = np.flatnonzero(whole[1:-1] & whole[2:] & whole[:-2])[1000::4000] + 1
+        assert len(places) > 1
+        along = manifold.points[places + 1] - manifold.points[places - 1]
+        normal = np.stack([-along[:, 1], along[:, 0]], 1) / np.linalg.norm(along, axis=1)[:, None]
+        beside.append([manifold.points[places] + sign * 1e-6 * normal for sign in (1, -1)])
+    ends = flowsim.find_limits(himmelblau, np.concatenate(beside, axis=1), rtol=1e-9).theta
+    assert (np.linalg.norm(ends[0] - ends[1], axis=1) > 0.1).all()
