@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from torch import Tensor
 
+from flowsim.certificates.interval import bounds
 from flowsim.certificates.tubes import followed
 from flowsim.certificates.wells import Landscape, landscape_in
 from flowsim.errors import InputError
@@ -17,6 +18,18 @@ from flowsim.labels import Rule
 #: Sides of the blocks of cells whose starts are followed together, and how near its recorded limit
 #: a proven minimum is, in parts of the window.
 _BLOCKS, _NEAR = (16, 8, 4, 2, 1), 1e-3
+
+
+def check_certifiable(model: Model) -> None:
+    """Check that ends of a model can be proven, before they are integrated.
+
+    Raises:
+        InputError: a field that is no gradient flow, or a loss whose bounds are not known.
+    """
+    if type(model).field is not Model.field:
+        raise InputError("certificates are of gradient flows")
+    origin = np.zeros((1, len(model.coordinates)))
+    bounds(model, origin, origin)
 
 
 def with_certificates(
@@ -39,10 +52,8 @@ def with_certificates(
         The record, with ``well_…`` over the wells of a model of two coordinates, and counts.
 
     Raises:
-        InputError: a field that is no gradient flow, or a loss whose bounds are not known.
+        InputError: labels contradict a proof; the loss has no bounds.
     """
-    if type(model).field is not Model.field:
-        raise InputError("certificates are of gradient flows")
     names, losses, shape = model.coordinates, model.end_losses(), theta.shape[:-1]
     code = record["label"].to_numpy()
     meanings = str(record["label"].attrs["flag_meanings"]).split()

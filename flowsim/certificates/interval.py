@@ -192,7 +192,7 @@ class Jet:
         if name not in _FUNCTIONS:
             if name.startswith("__"):
                 raise AttributeError(name)
-            raise InputError(f"no interval bounds are known of {name}, which the loss uses")
+            raise InputError(f"none are known of {name}, which it uses")
         return lambda: _of(self, _FUNCTIONS[name])
 
     def __add__(self, other: Any) -> Jet:
@@ -316,7 +316,7 @@ def bounds(model: Model, low: np.ndarray, high: np.ndarray) -> tuple[Interval, .
         try:
             found = model.loss(theta)
         except (AttributeError, IndexError, NotImplementedError, TypeError, ValueError) as error:
-            why = first_line_of(error)
+            why = error if isinstance(error, InputError) else first_line_of(error)
             raise InputError(f"no interval bounds of the loss of {model.name}: {why}") from None
     if not isinstance(found, Jet):
         raise InputError(f"the loss of {model.name} has no interval bounds")

@@ -153,6 +153,12 @@ def portrait(
     x = cell_centres(*bounds[plane.x], resolution)
     theta = theta_on_grid(plane, x, y, fixed_values)
     ends = Ends(model)
+    if certify:
+        from flowsim.certificates.cells import check_certifiable, with_certificates
+
+        if optimizer is not None:
+            raise InputError("certificates are of the flow; omit them with an optimizer")
+        check_certifiable(plane.model)
     points = follow(model, theta.reshape(-1, theta.shape[-1]), options)
     flow = None
     if optimizer is not None:
@@ -163,7 +169,7 @@ def portrait(
     if edge:
         record = _with_edge(record, plane, bounds, fixed_values, ends, optimizer)
     if certify:
-        record = _with_certificates(record, plane, theta, bounds, optimizer)
+        record = with_certificates(record, plane.model, theta, bounds)
     if flow is not None:
         record["flow_label"] = ((plane.y, plane.x), flow, flags(ends.names, flow.dtype))
     if optimizer is None:
@@ -235,18 +241,6 @@ def _with_edge(
         return theta_at(plane, points[:, 1], points[:, 0], fixed)
 
     return with_edge_distance(record, plane.model, bounds, fixed, place, ends)
-
-
-def _with_certificates(
-    record: xr.Dataset, plane: Plane, theta: Tensor, bounds: Mapping[str, Range],
-    optimizer: OptimizerChoice | None,
-) -> xr.Dataset:  # fmt: skip
-    """The record with ``certified``, the cells whose ends are proven."""
-    from flowsim.certificates.cells import with_certificates  # loads scipy.ndimage
-
-    if optimizer is not None:
-        raise InputError("certificates are of the flow; omit them with an optimizer")
-    return with_certificates(record, plane.model, theta, bounds)
 
 
 def _codes(theta: Tensor, options: SolverOptions, ends: Ends) -> np.ndarray:
