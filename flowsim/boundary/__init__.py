@@ -9,7 +9,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "add_edge_distance": "boundary.cells",
         "edge_distance": "boundary.distance",
         "edge_state": "boundary.tracking",
-        "per_end": "boundary.cells",
+        "per_end": "records.ends",
         "refined_labels": "boundary.refine",
         "stable_manifolds": "boundary.manifolds",
     },

@@ -1,4 +1,4 @@
-"""Distances of all cells of a record to the edge of their basins, and what they say of each end."""
+"""Distances of all cells of a record to the edge of their basins."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from flowsim.errors import InputError, Interrupted
 from flowsim.interface import Model, Range
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
+from flowsim.records.ends import NO_BASIN, with_ends
 from flowsim.records.netcdf import read_record, write_record
 from flowsim.running import quickly
 from flowsim.scan.follow import to_model
-
-#: Names of codes that are no basin begin so.
-NO_BASIN = ("unresolved", "saddle")
 
 
 def with_edge_distance(
@@ -178,71 +176,3 @@ def _codes_of_basins(label: xr.DataArray) -> np.ndarray:
     none = [code for code, name in enumerate(names) if name.startswith(NO_BASIN)]
     code = label.to_numpy().astype(int)
     return np.where(np.isin(code, none), -1, code)
-
-
-def per_end(
-    record: xr.Dataset, **own: Callable[[xr.Dataset], float]
-) -> dict[str, dict[str, float]]:
-    """Numbers of every end of a portrait or a scan: share, distances to the edge, and times.
-
-    Args:
-        record: of a portrait or a scan.
-        own: further numbers by name: functions of the starts that end there, a dataset over
-            ``start`` with the record's variables.
-
-    Returns:
-        By the name of the end: ``share`` of the starts; if the record has them,
-        ``smallest_distance`` and ``median_distance`` to another end, ``median_time`` and
-        ``largest_time`` until the excess loss has fallen (``settling_time``), and ``by_time_T``,
-        the part of its starts for which that time is at most T, for powers of ten.
-
-    >>> import flowsim
-    >>> model = flowsim.model("canonical", 0.5, 0.8)
-    >>> record = flowsim.portrait(model, resolution=8, edge=True)
-    >>> found = flowsim.boundary.per_end(record, largest=lambda starts: float(starts.e.max()))
-    >>> found["local_minimum"]["share"], found["local_minimum"]["largest"]
-    (0.53125, 2.625)
-    """
-    label = record["label"]
-    names = str(label.attrs["flag_meanings"]).split()
-    over = [name for name in map(str, record) if record[name].dims == label.dims]
-    starts = record[over].stack(start=label.dims).reset_index("start")
-    codes, found = starts["label"].to_numpy(), {}
-    powers = decades(starts["settling_time"].to_numpy()) if "settling_time" in starts else range(0)
-    for code, name in enumerate(names):
-        here = starts.isel(start=codes == code)
-        if name.startswith(NO_BASIN) or not here.sizes["start"]:
-            continue
-        numbers = {"share": here.sizes["start"] / len(codes)}
-        if "edge_distance" in here:
-            away = here["edge_distance"].to_numpy()
-            numbers["smallest_distance"] = float(np.nanmin(away))
-            numbers["median_distance"] = float(np.nanmedian(away))
-        times = here["settling_time"].to_numpy() if powers else np.empty(0)
-        if np.isfinite(times).any():
-            numbers["median_time"] = float(np.nanmedian(times))
-            numbers["largest_time"] = float(np.nanmax(times))
-            numbers |= {f"by_time_{10.0**n:g}": float((times <= 10.0**n).mean()) for n in powers}
-        found[name] = numbers | {name: float(count(here)) for name, count in own.items()}
-    return found
-
-
-def with_ends(record: xr.Dataset) -> xr.Dataset:
-    """The record with the numbers of every end, variables over ``basin``."""
-    found = per_end(record)
-    names = list(map(str, record["basin"].to_numpy())) if "basin" in record else [*found]
-    more = {
-        key: ("basin", [found.get(name, {}).get(key, np.nan) for name in names],
-              {"long_name": key.replace("_", " ")})
-        for key in dict.fromkeys(key for numbers in found.values() for key in numbers)
-        if key not in record
-    }  # fmt: skip
-    return record.assign(more).assign_coords(basin=names)
-
-
-def decades(times: np.ndarray) -> range:
-    """Exponents of the powers of ten from the fastest start to the slowest."""
-    known = times[np.isfinite(times) & (times > 0)]
-    if not len(known):
-        return range(0)
-    return range(int(np.ceil(np.log10(known.min()))), int(np.ceil(np.log10(known.max()))) + 1)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from flowsim.boundary.cells import per_end
 from flowsim.curves import curves_of
 from flowsim.errors import InputError
 from flowsim.labels import Label
 from flowsim.records.attributes import axes_of, end_names, fixed_of
+from flowsim.records.ends import per_end
 from flowsim.spec import chain_of
 from flowsim.training.trained import AT_UNIGRAM, LEARNED_SAMPLED
 
