@@ -39,7 +39,7 @@ def with_edge_distance(
 
     Returns:
         The record with ``edge_distance``, in the coordinates that vary and within the window:
-        infinite where all ends are one, NaN of a cell without one; and what ``per_end`` gives.
+        infinite where all ends are one, NaN of a cell without one.
     """
     from flowsim.boundary.distance import Search  # loads scipy.interpolate
 
@@ -53,7 +53,7 @@ def with_edge_distance(
     mesh = np.meshgrid(*axes, indexing="ij")
     search.nearest(np.stack([side.ravel() for side in mesh], axis=1), end_codes.ravel())
     away = search.away.reshape(label.shape)
-    return with_ends(record.assign(edge_distance=(names, away, edge_attributes(model, names))))
+    return record.assign(edge_distance=(names, away, edge_attributes(model, names)))
 
 
 @quickly
@@ -115,9 +115,8 @@ def add_edge_distance(record: xr.Dataset, model: Model) -> xr.Dataset:
     ).numpy()
     end_codes = np.where(np.isin(raw, (Label.UNRESOLVED, Label.SADDLE)), -1, end_codes)
     window = {name: _window(record[name].to_numpy()) for name in dims}
-    return with_edge_distance(
-        record, model, window, fixed, place, ends, end_codes.reshape(label.shape)
-    )
+    end_codes = end_codes.reshape(label.shape)
+    return with_ends(with_edge_distance(record, model, window, fixed, place, ends, end_codes))
 
 
 def edge_of_scan(path: Path, model: Model) -> None:

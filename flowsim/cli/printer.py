@@ -48,7 +48,9 @@ def _lines(entries: Mapping[str, Any], indent: str = "") -> list[tuple[str, str]
             value = _beside_the_flow(value) if name == "fraction" else value
             parts = list(value.values())
             if all(isinstance(part, Mapping) for part in parts):
-                lines += _records(parts, indent + "  ", list(value))
+                lines += _records(parts[:_MANY], indent + "  ", list(value)[:_MANY])
+                if len(parts) > _MANY:
+                    lines.append((f"{indent}  {len(parts) - _MANY} more", ""))
             else:
                 lines += _lines(value, indent + "  ")
         elif isinstance(value, list) and value and all(isinstance(x, Mapping) for x in value):

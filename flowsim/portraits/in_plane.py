@@ -40,6 +40,7 @@ from flowsim.landscape.critical import STARTS, critical_points_in
 from flowsim.landscape.ends import Ends
 from flowsim.portraits.phase_curves import further_curves, plane_velocity
 from flowsim.records.attributes import described, fixed_attributes, provenance
+from flowsim.records.ends import with_ends
 from flowsim.records.model_attributes import model_attributes
 from flowsim.records.netcdf import flags
 from flowsim.scan.follow import as_dataset, follow, resolve_optimizer
@@ -170,6 +171,7 @@ def portrait(
         record = _with_edge(record, plane, bounds, fixed_values, ends, optimizer)
     if certify:
         record = with_certificates(record, plane.model, theta, bounds)
+    record = with_ends(record)
     if flow is not None:
         record["flow_label"] = ((plane.y, plane.x), flow, flags(ends.names, flow.dtype))
     if optimizer is None:

@@ -14,7 +14,7 @@ from flowsim.curves import curves_of
 from flowsim.errors import InputError
 from flowsim.labels import Label
 from flowsim.records.attributes import axes_of, end_names, fixed_of
-from flowsim.records.ends import per_end
+from flowsim.records.ends import recorded_ends
 from flowsim.spec import chain_of
 from flowsim.training.trained import AT_UNIGRAM, LEARNED_SAMPLED
 
@@ -145,13 +145,8 @@ def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
         "critical_points": _critical_points(record),
         **({"cells_sliding": int((record["sliding_time"].to_numpy() > 0).sum())}
            if "sliding_time" in record else {}),
-        **_per_end(record),
+        "ends": recorded_ends(record),
     }  # fmt: skip
-
-
-def _per_end(record: xr.Dataset) -> dict[str, Any]:
-    """The numbers of every end, where distances were found."""
-    return {"ends": per_end(record)} if "edge_distance" in record else {}
 
 
 def _ends(names: Sequence[str]) -> list[str]:
@@ -240,7 +235,7 @@ def scan_summary(record: xr.Dataset) -> dict[str, Any]:
         "saddle": sum(counts[name] for name in names if name.startswith("saddle")),
         "basins": basins,
         **_starting_with(record, "largest_drift_", "refine_", "confirm_"),
-        **_per_end(record),
+        "ends": recorded_ends(record),
     }
 
 

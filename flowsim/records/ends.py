@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -9,6 +10,9 @@ import xarray as xr
 
 #: Names of codes that are no basin begin so.
 NO_BASIN = ("unresolved", "saddle")
+#: Variables over starts that ``per_end`` uses, and names of what it gives.
+_PER_START = ("edge_distance", "settling_time")
+_OF_END = re.compile("share|(smallest|median)_distance|(median|largest)_time|by_time_.*")
 
 
 def per_end(
@@ -37,7 +41,9 @@ def per_end(
     label = record["label"]
     names = str(label.attrs["flag_meanings"]).split()
     over = [name for name in map(str, record) if record[name].dims == label.dims]
-    starts = record[over].stack(start=label.dims).reset_index("start")
+    needed = over if own else [name for name in ("label", *_PER_START) if name in over]
+    starts = record[needed].stack(start=label.dims, create_index=bool(own))
+    starts = starts.reset_index("start") if own else starts
     codes, found = starts["label"].to_numpy(), {}
     powers = decades(starts["settling_time"].to_numpy()) if "settling_time" in starts else range(0)
     for code, name in enumerate(names):
@@ -69,6 +75,19 @@ def with_ends(record: xr.Dataset) -> xr.Dataset:
         if key not in record
     }  # fmt: skip
     return record.assign(more).assign_coords(basin=names)
+
+
+def recorded_ends(record: xr.Dataset) -> dict[str, dict[str, float]]:
+    """What ``with_ends`` has put into a record, as ``per_end`` gives it; starts are not read."""
+    record = record if "share" in record else with_ends(record)  # a portrait of a former version
+    kept = [str(name) for name in record if _OF_END.fullmatch(str(name))]
+    table = record[kept].mean([dim for dim in record["share"].dims if dim != "basin"])
+    found = {}
+    for name in map(str, record["basin"].to_numpy()):
+        numbers = {key: float(table[key].sel(basin=name)) for key in kept}
+        if not name.startswith(NO_BASIN) and numbers["share"]:
+            found[name] = {key: value for key, value in numbers.items() if not np.isnan(value)}
+    return found
 
 
 def decades(times: np.ndarray) -> range:

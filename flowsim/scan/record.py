@@ -18,6 +18,7 @@ from flowsim.interface import Model, checks_model
 from flowsim.labels import BASINS
 from flowsim.landscape.ends import End, Ends
 from flowsim.records.attributes import described, provenance
+from flowsim.records.ends import with_ends
 from flowsim.running import expect
 from flowsim.scan.follow import as_variables, follow, name_ends, names_of_codes, shaped, to_model
 from flowsim.scan.plan import Scan
@@ -52,6 +53,7 @@ def scan_record(
             record[f"start_{name}"] = (each.dims, rows[:, i].reshape(each.shape))
     counts = count_labels(columns["label"].reshape(*scan.shape[: scan.families], -1), len(names))
     record = record.assign(share_variables(counts, scan.dims, starts.is_random))
+    record = record if scan.fraction is None else with_ends(record)
     attributes = {
         **provenance(scan.attributes()),
         **result_attributes(counts, largest_drifts(columns), names),

@@ -167,6 +167,19 @@ def test_numbers_of_ends_have_times_where_the_scan_has_them_and_ones_own():
     assert learned["by_time_10"] == (times <= 10).mean()
     assert learned["largest_time"] == np.nanmax(times)
     assert learned["farthest"] == -0.375
+    del learned["farthest"]
+    assert flowsim.summarize(record)["ends"]["global_minimum"] == learned
+    assert record.median_time.sel(basin="global_minimum") == learned["median_time"]
+
+
+def test_a_portrait_without_distances_has_the_shares_of_its_ends():
+    record = flowsim.portrait(flowsim.model("canonical", 0.5, 0.8), resolution=8, confirm=0)
+    shares = {
+        name: {"share": share} for name, share in flowsim.summarize(record)["fraction"].items()
+    }
+    assert flowsim.summarize(record)["ends"] == shares == per_end(record)
+    former = record.drop_vars(["share", "basin"])
+    assert flowsim.summarize(former)["ends"] == shares
 
 
 @pytest.mark.slow
