@@ -402,10 +402,10 @@ def _reduced(part: str) -> Make:
         "network and start": "{case}", "weights": "{weights}",
         "coordinates": lambda x: x.get("coordinates", "refused"),
         "off the span": _size("off the span"), "equal steps differ": _size("equal steps differ"),
-        "called": lambda x: _some(x.get("named", []), 10),
+        "names": lambda x: _some(x.get("named", []), 10),
         "conserved": lambda x: _some(x.get("conserved", []), 2),
-        "allowed": lambda x: x["allowed"] if x.get("losses", 1) > 1 else "",
-        "growth beside it": _grown,
+        "at most conserved": lambda x: x["allowed"] if x.get("losses", 1) > 1 else "",
+        "growth off it": _grown,
     }, chosen)  # fmt: skip
 
 
