@@ -62,3 +62,23 @@ def test_the_advice_is_that_of_the_record():
         assert (by, taken) == (trainer, " or ".join(WORDS[start] for start in take))
         assert own == counted(found, take, models, trainer, side)
         assert others == counted(found, rest, models, trainer, side)
+
+
+def test_the_steps_are_those_of_the_record():
+    found = json.loads((ROOT / "figures/first_weights.json").read_text())
+    said = re.search(r"the median step is (.*?)\.\n", PAGE.read_text())[1]
+    known = []
+    for trainer in ("descent", "AdamW"):
+        for start in (BALANCED, WIDE):
+            steps = [found[f"{model}; {trainer}; p + q > 1"][start]["median step"]
+                     for model in PLAIN + NORMED]  # fmt: skip
+            known += [pick(step for step in steps if step) for pick in (min, max)]
+    assert re.findall(r"\d+(?= to)|(?<=to )\d+", said) == [f"{step:.0f}" for step in known]
+
+
+def test_below_one_and_untied_all_learn_but_from_the_papers_start():
+    found = json.loads((ROOT / "figures/first_weights.json").read_text())
+    short = {(case, start) for case, line in found.items() if "descent" in case or "AdamW" in case
+             if "p + q < 1" in case or "untied" in case
+             for start in WORDS if start != "LG" and line[start]["bigram"] < 16}  # fmt: skip
+    assert short == {("N = 256; descent; p + q < 1", start) for start in (WIDE, "orthogonal")}
