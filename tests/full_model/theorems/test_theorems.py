@@ -68,6 +68,13 @@ def test_definiteness_follows_the_regime():
     assert "positive definite" not in words(0.2, 0.3) and "indefinite" in words(0.2, 0.3)
 
 
+def test_the_bound_that_am_remark_fails():
+    """Positions that share a large part: the tied block is definite, its least eigenvalue small."""
+    positions = torch.full((4, 3), 2.0, dtype=torch.float64)
+    least = torch.linalg.eigvalsh(checked.expected_block(positions, 0.3, tied=True))[0]
+    assert 0 < least < 0.1 < 2 * 0.3
+
+
 def test_a_wrong_formula_fails(monkeypatch):
     right = checked.expected_block
 
