@@ -143,8 +143,8 @@ def reduce(
 ) -> ReducedNetwork:
     """The reduced model that gradient flow of all weights follows from a start, found by machine.
 
-    The smallest affine space through the start that holds the gradients at its own points is grown
-    from some of them: random ones around the start, and those of gradient descent from it. The
+    The space is the smallest affine one through the start whose gradients all lie along it. It is
+    grown from gradients at random points around the start, and along gradient descent from it. The
     model is the loss restricted to it: dθ/dt = −∇L in its coordinates is the gradient flow of all
     weights from any of its points, and so are steps of gradient descent. Weights that never move
     keep their values, and are no coordinate.
