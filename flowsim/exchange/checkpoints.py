@@ -15,7 +15,7 @@ class Checkpoint(NamedTuple):
     """The weights of a run after so many steps.
 
     Attributes:
-        step: the last number in the file's name.
+        step: the last number in the name of the file, or of its folder.
         weights: tensors by name.
     """
 
@@ -26,8 +26,12 @@ class Checkpoint(NamedTuple):
 def read_checkpoints(folder: str | Path) -> list[Checkpoint]:
     """The checkpoints of a folder in the order of their steps, such as ``step_200.safetensors``.
 
+    A folder may also hold one folder a step, such as ``checkpoint-200/model.safetensors``, where
+    weights may be in several files.
+
     Raises:
-        InputError: no such folder, no such files in it, a name without a number, or a damaged file.
+        InputError: no such folder, no such files in it, a name without a number, a damaged file, or
+            weights that two files of one step have.
 
     >>> import tempfile, torch
     >>> from safetensors.torch import save_file
@@ -42,16 +46,23 @@ def read_checkpoints(folder: str | Path) -> list[Checkpoint]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    files = sorted(Path(folder).glob("*.safetensors"))
+    files = sorted(Path(folder).glob("*.safetensors")) or sorted(
+        Path(folder).glob("*/*.safetensors")
+    )
     if not files:
         raise InputError(f"{str(folder)!r} is no folder with .safetensors files")
-    found = []
+    found: dict[int, dict[str, Tensor]] = {}
     for file in files:
-        digits = re.findall(r"\d+", file.stem)
+        name = file.name if file.parent == Path(folder) else file.parent.name
+        digits = re.findall(r"\d+", re.sub(r"-\d+-of-\d+|\.safetensors$", "", name))
         if not digits:
-            raise InputError(f"the name {file.name!r} says no step, as step_200.safetensors does")
+            raise InputError(f"the name {name!r} says no step, as step_200.safetensors does")
         try:
-            found.append(Checkpoint(int(digits[-1]), load_file(file)))
+            weights = load_file(file)
         except (SafetensorError, OSError) as error:
             raise InputError(f"{str(file)!r} is no safetensors file: {error}") from None
-    return sorted(found, key=lambda checkpoint: checkpoint.step)
+        known = found.setdefault(int(digits[-1]), {})
+        if twice := known.keys() & weights.keys():
+            raise InputError(f"two files of step {digits[-1]} have the weights {min(twice)!r}")
+        known |= weights
+    return [Checkpoint(step, found[step]) for step in sorted(found)]

@@ -102,3 +102,19 @@ def test_checkpoints_are_in_the_order_of_their_steps_and_faults_one_sentence(tmp
         read_checkpoints(tmp_path)
     with pytest.raises(flowsim.InputError, match="a table ends in"):
         write_table(quick_record(), tmp_path / "scan.xls")
+
+
+def test_a_folder_of_checkpoints_may_have_a_folder_a_step_with_weights_in_several_files(tmp_path):
+    for step in (1000, 200):
+        inner = tmp_path / f"checkpoint-{step}"
+        inner.mkdir()
+        for part, name in enumerate("ab", 1):
+            weights = {name: torch.full((2,), float(step))}
+            save_file(weights, inner / f"model-0000{part}-of-00002.safetensors")
+    found = read_checkpoints(tmp_path)
+    assert [(one.step, sorted(one.weights)) for one in found] == [
+        (200, ["a", "b"]), (1000, ["a", "b"]),
+    ]  # fmt: skip
+    save_file({"a": torch.zeros(2)}, tmp_path / "checkpoint-200" / "optimizer.safetensors")
+    with pytest.raises(flowsim.InputError, match="two files of step 200 have the weights 'a'"):
+        read_checkpoints(tmp_path)
