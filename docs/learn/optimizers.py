@@ -90,7 +90,7 @@ print(f"without a displacement AdamW learns {(by_map == GLOBAL).sum()}")
 kinds = by_flow.astype(int) + 2 * learned
 figure, ax = plt.subplots(figsize=(4.6, 4.2), dpi=75, layout="constrained")
 names = ("neither", "flow only", "AdamW only", "both")
-for kind, (marker, colour) in enumerate((("x", "k"), ("v", "#a33b00"), ("o", "#e8965a"),
+for kind, (marker, colour) in enumerate((("x", "k"), ("v", "#cc79a7"), ("o", "#009e73"),
                                           ("s", "#9ecae1"))):  # fmt: skip
     at = grid[kinds == kind]
     if len(at):

@@ -155,7 +155,7 @@ path = flowsim.trajectories(model, state, times)[:, 0]
 eps, rho, _, w2, _ = path.T
 
 figure, ax = plt.subplots(figsize=(6, 3), dpi=80, layout="constrained")
-ax.plot(times, -rho, color="#e8965a", lw=3, label="minus the position, −ρ")
+ax.plot(times, -rho, color="#56b4e9", lw=3, label="minus the position, −ρ")
 ax.plot(times, eps, color="#00537f", lw=1.2, label="embedding ε")
 ax.set_xscale("symlog", linthresh=0.5)
 ax.set(
