@@ -35,7 +35,7 @@ _RTOL = 1e-9
 #: Halvings of a probe beside the boundary. Other brackets are halved to this part of the window.
 _PROBE, _EXACT = 10, 3e-8
 #: Steps of the descent, its first length in cells, and what it is divided by without success.
-_STEPS, _FIRST, _SHORTER = {1: 0}, 0.25, 8.0
+_STEPS, _FIRST, _SHORTER = 4, 0.25, 8.0
 #: Nearest nodes with another end towards which it is bisected, in more than two coordinates.
 _NEAREST = 6
 #: Labels of no basin.
@@ -195,8 +195,10 @@ class Search:
         return end_codes
 
     def _found(self, starts: np.ndarray, nodes: np.ndarray, end_codes: np.ndarray) -> np.ndarray:
-        """The nearest places, by curves in a plane, else by what nodes have other ends."""
-        if len(self.axes) != 2:
+        """The nearest places: points on a line, on curves in a plane, else towards nodes."""
+        if len(self.axes) == 1:
+            return self._on_line(starts, nodes, end_codes)
+        if len(self.axes) > 2:
             return self._descended(starts, self._towards(starts, nodes, end_codes.ravel()))
         names = list(self.window)
         edges = known_edges(self.model, self.window, self.fixed, self.label, names)
@@ -210,6 +212,21 @@ class Search:
                 return nearest_on(edges, starts, self.own)
         edges = bisected_edges(self.label, self.axes, end_codes, self.exact, self.batched)
         return nearest_on(edges, starts, self.own)
+
+    def _on_line(self, starts: np.ndarray, nodes: np.ndarray, end_codes: np.ndarray) -> np.ndarray:
+        """The nearest of all places between neighbouring nodes or starts where the end changes."""
+        nodes, codes = np.concatenate([nodes, starts]), np.concatenate([end_codes, self.own])
+        order = np.argsort(nodes[:, 0], kind="stable")
+        order = order[codes[order] > 0]
+        nodes, codes = nodes[order], codes[order]
+        at = np.flatnonzero(codes[1:] != codes[:-1])
+        places = self._ray(nodes[at], nodes[at + 1], codes[at])
+        away = np.abs(starts - places.T)
+        beside = (codes[at] == self.own[:, None]) | (codes[at + 1] == self.own[:, None])
+        away[~beside] = np.inf
+        found: np.ndarray = np.pad(places, ((0, 1), (0, 0)), constant_values=np.nan)
+        nearest = np.pad(away, ((0, 0), (0, 1)), constant_values=1e300).argmin(axis=1)
+        return found[nearest]
 
     def _towards(self, starts: np.ndarray, nodes: np.ndarray, end_codes: np.ndarray) -> np.ndarray:
         """The nearest of the boundary points towards the nearest nodes with another end."""
@@ -250,7 +267,7 @@ class Search:
         rows = np.flatnonzero(np.linalg.norm(found - starts, axis=1) > 0)
         start, place, own = starts[rows], found[rows], self.own[rows]
         step = np.full(len(rows), _FIRST) * self.cell.min()
-        for i in range(_STEPS.get(starts.shape[1], 4) if len(rows) else 0):
+        for i in range(_STEPS if len(rows) else 0):
             if i == 0:  # a bracket around what may be interpolated
                 place = self._on_way(start, place, 1e-2 * step, own)
             away = np.linalg.norm(place - start, axis=1)

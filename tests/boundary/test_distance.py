@@ -122,6 +122,16 @@ def test_bisected_curves_are_exact_where_smooth_and_near_a_corner(bent, off):
     assert found == pytest.approx(expected, abs=off)
 
 
+def test_on_a_line_a_basin_thinner_than_a_cell_is_seen_from_a_start_in_it(monkeypatch):
+    def ends(self, points, exact=True):
+        return np.where(np.abs(points[:, 0] - 0.3) < 1e-3, 1, 2)
+
+    monkeypatch.setattr(Search, "label", ends)
+    model = flowsim.from_loss(lambda x: x**2, "bowl")
+    found = edge_distance(model, [[0.3002], [0.1]], {"x": (-2, 2)}).distance
+    assert found == pytest.approx([0.0008, 0.199], abs=1e-7)
+
+
 def test_bound_in_three_coordinates_is_never_below_the_distance(monkeypatch):
     inside = lambda points: np.where(np.linalg.norm(points, axis=1) < 1.2, 1, 2)  # noqa: E731
     monkeypatch.setattr(Search, "label", lambda self, points, exact=True: inside(points))
