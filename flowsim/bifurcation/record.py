@@ -15,9 +15,10 @@ from torch import Tensor
 from flowsim.arrays import Numbers, to_tensor
 from flowsim.bifurcation.find import diagram
 from flowsim.bifurcation.system import STEP_NUMBERS, StepMap, System, with_decay
+from flowsim.boundary.cells import edge_attributes
 from flowsim.errors import InputError
 from flowsim.flow.orbits import find_limits
-from flowsim.interface import Model, cloud_names
+from flowsim.interface import Model, Range, cloud_names
 from flowsim.labels import BASINS
 from flowsim.landscape.ends import End, Ends
 from flowsim.records.attributes import described, provenance
@@ -82,6 +83,7 @@ def continuation(
     seed: int = 0,
     progress: Callable[[int], object] | None = None,
     sigma: Callable[[float], float] | None = None,
+    edge: bool = False,
 ) -> xr.Dataset:
     """Branches of critical points over a parameter, and the share of every end beside them.
 
@@ -109,17 +111,20 @@ def continuation(
         progress: called with the number of values done; True shows a bar on stderr.
         sigma: of a value of the parameter, the factor of ``starts`` or the deviation of the draws,
             such as ``lambda d: d**-0.5`` of a width d, which need not be an argument of the model.
+        edge: also find how far every end is from the nearest place with another end,
+            ``edge_distance``, of ends that are points in one or two coordinates.
 
     Returns:
         Dataset with branch_value, branch_<c>, branch_unstable (directions in which a point is
         left), branch_number and branch_period over branch points; event_kind (fold, pitchfork,
         transcritical, hopf, flip, neimark-sacker), event_value and event_<c>; and over the
-        parameter and basin count, share, share_low, share_high (95 % Wilson) and end_<c>.
+        parameter and basin count, share, share_low, share_high (95 % Wilson), end_<c> and
+        edge_distance, infinite where all ends within reach of the starts are one.
 
     Raises:
         InputError: a parameter that the model does not have or that is no real number, values
             that do not increase, starts of a wrong shape, no critical point at all, only continua
-            that move, or a continuum of fixed points of a step map.
+            that move, a continuum of fixed points of a step map, or distances of other ends.
 
     >>> import flowsim
     >>> class Well(flowsim.Model):
@@ -142,6 +147,10 @@ def continuation(
     values = _values_of(spec, parameter, values, step, free)
     system = System(spec, parameter, float(values[0]), float(values[-1]), step)
     first = system.model(float(values[0]))
+    named = first.end_losses() is not None
+    if edge and (step is not None or named or len(first.coordinates) > 2):
+        raise InputError("edge distances are of ends of the flow that are points, in one or two "
+                         "coordinates")  # fmt: skip
     drawn, theta = starts is None, _starts_of(first, starts, seed)
     identities, counts, places, limits = _Identities(), [], [], []
     for value in values.tolist():
@@ -149,12 +158,11 @@ def continuation(
             theta = _starts_of(first, starts, seed, sigma(value))
         names, codes, ends, reached = _ends_at(system, value, theta, optimizer, identities)
         counts.append({n: int((codes == i).sum()) for i, n in enumerate(["unresolved", *names])})
-        places.append({name: end.theta for name, end in zip(names, ends, strict=bool(ends))})
+        places.append(dict(zip(names, ends, strict=bool(ends))))
         limits.append(reached)
         if progress is not None:
             progress(1)
     found = diagram(system, torch.as_tensor(values).double(), theta, limits)
-    named = first.end_losses() is not None
     basins = list(BASINS) if named else ["unresolved", *identities.named]
     record = _branches(found, system)
     total = np.array([[row.get(name, 0) for name in basins] for row in counts])
@@ -162,8 +170,18 @@ def continuation(
     record = record.assign_coords({parameter: values, "basin": basins}).assign(shares)
     if not named:
         for i, name in enumerate(first.coordinates):
-            column = [[float(row[b][i]) if b in row else np.nan for b in basins] for row in places]
+            column = [
+                [float(row[b].theta[i]) if b in row else np.nan for b in basins] for row in places
+            ]
             record[f"end_{name}"] = ((parameter, "basin"), np.array(column))
+    if edge:
+        within = _window(
+            torch.stack([*theta, *(end.theta for row in places for end in row.values())])
+        )
+        away = [_distances(system.model(v), row, basins, within) for v, row in
+                zip(values.tolist(), places, strict=True)]  # fmt: skip
+        about = edge_attributes(first, [*first.coordinates])
+        record["edge_distance"] = ((parameter, "basin"), np.array(away), about)
     shown = Ends(first)
     shown.found = list(identities.ends.values())
     record.attrs = provenance({
@@ -256,6 +274,30 @@ def _ends_at(
     names = identities.matched(ends.found, leads)
     reached = torch.stack([end.theta for end in ends.found]) if ends.found else starts[:0]
     return names, codes[: len(starts)], ends.found, reached
+
+
+def _window(points: Tensor) -> list[Range]:
+    """Ranges around points (n, k), a quarter wider than they are spread to both sides."""
+    points = points[points.isfinite().all(1)]
+    low, high = points.amin(0), points.amax(0)
+    beside = torch.where(high > low, (high - low) / 4, 1.0)
+    return list(zip((low - beside).tolist(), (high + beside).tolist(), strict=True))
+
+
+def _distances(
+    model: Model, ends: dict[str, End], basins: list[str], within: list[Range]
+) -> list[float]:
+    """Distances of the ends of those names to another end; NaN of what is no point."""
+    from flowsim.boundary.distance import edge_distance  # loads scipy.interpolate
+
+    points = {name: end.theta for name, end in ends.items()
+              if not end.dimension and bool(end.theta.isfinite().all())}  # fmt: skip
+    found = {}
+    if points:
+        window = dict(zip(model.coordinates, within, strict=True))
+        away = edge_distance(model, torch.stack([*points.values()]), window).distance
+        found = dict(zip(points, away.tolist(), strict=True))
+    return [found.get(name, math.nan) for name in basins]
 
 
 def _branches(found: Any, system: System) -> xr.Dataset:

@@ -37,7 +37,7 @@ _NAMED = 3
 
 
 def draw_continuation(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
-    """One record of ``continuation``: branches, and below them the share of every end.
+    """One record of ``continuation``: branches, shares of ends, and distances if it has them.
 
     Stable branches are solid, the others dashed; events have markers. Where there are several
     coordinates, the first is drawn in which the branches differ. On given axes only branches are
@@ -48,15 +48,22 @@ def draw_continuation(record: xr.Dataset, ax: Axes | None = None, **look: Unpack
         ax: axes to draw on; by default those of a new figure.
         look: width, title and legend, as of ``draw``, which says what is returned.
     """
-    canvas = Canvas(ax, 7.0, 6.0, look)
+    edge = "edge_distance" in record
+    canvas = Canvas(ax, 7.0, 7.4 if edge else 6.0, look)
     parameter = str(record.attrs["parameter"])
     if ax is not None:
         handles = _draw_branches(record, ax, parameter)
         ax.set_xlabel(_words(parameter))
         return canvas.complete([], handles)
-    above, below = canvas.figure.subplots(2, 1, sharex=True, height_ratios=[3.0, 1.6])
+    heights = [3.0, 1.6, 1.6] if edge else [3.0, 1.6]
+    above, middle, *rest = canvas.figure.subplots(
+        len(heights), 1, sharex=True, height_ratios=heights
+    )
     handles = _draw_branches(record, above, parameter)
-    handles += _draw_shares(record, below, above, parameter)
+    handles += _draw_shares(record, middle, above, parameter)
+    below = rest[0] if rest else middle
+    if rest:
+        _draw_distances(record, below, parameter)
     values = record[parameter].to_numpy()
     below.set(xlabel=_words(parameter), xlim=(values[0], values[-1]))
     lines = [f"Critical points and basins over {_words(parameter)}", *about(record)]
@@ -151,6 +158,18 @@ def _draw_shares(record: xr.Dataset, ax: Axes, above: Axes, parameter: str) -> l
     ax.set(ylim=(-0.04, 1.04))
     ax.set_ylabel("share of starts")
     return handles
+
+
+def _draw_distances(record: xr.Dataset, ax: Axes, parameter: str) -> None:
+    """How far every end is from another one's basin, where there is one."""
+    value = record[parameter].to_numpy()
+    for name in map(str, record["basin"].to_numpy()):
+        away = record["edge_distance"].sel(basin=name).to_numpy()
+        if (there := np.isfinite(away)).any():
+            ax.plot(value, np.where(there, away, np.nan), color=INK[name], marker=MARKER[name],
+                    markersize=3.5, markevery=max(1, len(value) // 10), linewidth=1.2)  # fmt: skip
+    ax.set_ylim(bottom=0)
+    ax.set_ylabel("distance to\nanother end")
 
 
 def draw_fold_curves(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:

@@ -393,6 +393,9 @@ def continuation_summary(record: xr.Dataset) -> dict[str, Any]:
         ],
         "share": {name: {"first": float(share[0, i]), "last": float(share[-1, i])}
                   for i, name in enumerate(names) if share[:, i].any()},
+        **({"smallest_distance": {name: float(away) for name in names
+            if np.isfinite(away := record["edge_distance"].sel(basin=name).min())}}
+           if "edge_distance" in record else {}),
     }  # fmt: skip
 
 

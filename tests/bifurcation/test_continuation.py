@@ -219,6 +219,25 @@ def test_ends_keep_their_names_and_shares_have_intervals(tmp_path):
     assert len(flowsim.draw(again).axes) == 2
 
 
+@pytest.mark.slow
+def test_distances_of_both_minima_to_the_saddle_are_closed_forms():
+    """Of the double well: to its middle root of x³ − x + g = 0, and none beyond the folds."""
+    starts = torch.tensor([[-2.0], [2.0]]).double()
+    record = flowsim.bifurcation.continuation(ModelSpec(Well), "g", [0.1, 0.6], starts, edge=True)
+    away = record["edge_distance"].sel(basin=["minimum_1", "minimum_2"]).values
+    order = record["end_x"].sel(basin=["minimum_1", "minimum_2"]).values[0].argsort()
+    known = np.diff(np.sort(np.roots([1, 0, -1, 0.1]).real))
+    assert away[0, order] == pytest.approx(known, abs=1e-7)
+    assert not np.isfinite(away[1]).any()
+    assert flowsim.summarize(record)["smallest_distance"]["minimum_1"] == away[0, 0]
+    assert len(flowsim.draw(record).axes) == 3
+    step = flowsim.OptimizerChoice.named("gd", None)
+    with pytest.raises(InputError, match="of ends of the flow that are points"):
+        flowsim.bifurcation.continuation(
+            ModelSpec(Well), "learning_rate", [0.1, 0.5], optimizer=step, edge=True
+        )
+
+
 def test_what_cannot_be_continued_is_refused():
     for spec, parameter, values, words in (
         (ModelSpec(Well), "h", [0.0, 1.0], "no argument h"),

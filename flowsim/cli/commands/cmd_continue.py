@@ -7,7 +7,7 @@ from typing import Annotated
 
 from flowsim.cli import options
 from flowsim.cli.groups import ModelFigure
-from flowsim.cli.options import PARAMETERS, Named, option, settings
+from flowsim.cli.options import PARAMETERS, WORK, Named, flag, option, settings
 from flowsim.cli.output import progress, redraw, report, write_figure
 from flowsim.errors import InputError
 
@@ -28,6 +28,10 @@ class Continue(ModelFigure):
                "and flips over both.", "--and", parser=settings),
     ] = None  # fmt: skip
     points: options.PointsFile = None
+    edge: Annotated[
+        bool, flag(WORK, "--edge", "Also draw how far every end is from the nearest other one's "
+                   "basin, in one or two coordinates."),
+    ] = False  # fmt: skip
     seed: options.Seed = 0
 
 
@@ -68,6 +72,8 @@ def continue_(given: Continue) -> None:
         if getattr(given, parameter, 0.0) is None:  # where the model starts from
             given = replace(given, **{parameter: next(iter(each))})
     spec = given.spec()
+    if given.edge and given.second is not None:
+        raise InputError("--edge goes with one parameter: omit --and")
     if given.fixed():
         raise InputError("--fix has no use here: critical points are of all coordinates")
     figure, stored = given.files_of(
@@ -83,7 +89,7 @@ def continue_(given: Continue) -> None:
     with progress(len(several[-1].value), "values", given.quiet) as meter:
         more = (starts, optimizer, given.seed, meter.advance)
         if given.second is None:
-            record = continuation(spec, name, list(values), *more)
+            record = continuation(spec, name, list(values), *more, edge=given.edge)
         else:
             second, others = given.second
             record = fold_curves(spec, name, list(values), second, list(others), *more)
