@@ -545,8 +545,9 @@ def follow(model: Model, start: Tensor, steps: Steps, zero: Tensor | None = None
     begun = state.fastest.new_zeros(len(start))
     begun[state.index] = state.fastest
     for attempt in range(_MORE * steps.most + 1):
-        # a row that was found to drift is looked at again when its time has grown tenfold
-        looks = drifts[state.index] == 0
+        # a row that was found to drift is looked at again when its time has grown tenfold, or
+        # where nothing moves any more
+        looks = (drifts[state.index] == 0) | (state.field == 0).all(1)
         if growth is not None:
             looks |= growth.due[state.index]
         reason, falls = _termination(state, end_losses, attempt == 0, looks)

@@ -57,6 +57,19 @@ def test_small_first_weights_learn_in_the_time_of_the_closed_form(depth, small):
     assert times == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("depth, sigma", [
+    (3, 1e-20), *(pytest.param(*pair, marks=pytest.mark.slow) for pair in ((4, 1e-12), (6, 1e-6))),
+])  # fmt: skip
+def test_unequal_small_first_weights_end_on_the_side_that_their_invariants_say(depth, sigma):
+    """wᵢ² − wⱼ² stays, so only the smallest layer crosses zero, where the product is negative."""
+    starts = sigma * np.random.default_rng(3).normal(size=(4, depth))
+    found = flowsim.find_limits(Product(depth), starts)
+    assert (found.label == Label.LOCAL_MINIMUM).all() and found.loss.max() < 1e-12
+    sign = np.sign(starts)
+    sign[np.arange(4), np.abs(starts).argmin(1)] *= sign.prod(1)
+    assert (np.sign(found.theta) == sign).all()
+
+
 @pytest.mark.parametrize("least", [1e-20, pytest.param(1e-90, marks=pytest.mark.slow)])
 def test_on_either_side_of_a_saddle_starts_go_to_that_side(least):
     """However close they are; those on the line that it attracts end there."""
