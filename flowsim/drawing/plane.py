@@ -406,15 +406,24 @@ def _title(record: xr.Dataset) -> list[str]:
     names, verbs = meanings(record["label"]), VERB_PHRASES | _ends_said(record)
     counts = {name: int(a[f"cells_{name}"]) for name in (*names[1:], names[0])}
     named, others = most_frequent(counts)
-    shares = [f"{percent(counts[name], total)} {verbs.get(name, '')}" for name in named]
-    if others:
-        rest = percent(sum(counts[name] for name in others), total)
-        shares.append(f"{rest} {_to_others(others)}")
-    if len(", ".join(shares)) > _MESSAGE:  # the legend has the losses of ends
-        shares = [re.sub(r" \(loss[^)]*\)", "", share) for share in shares]
-    while len(", ".join(shares)) > _MESSAGE and len(shares) > 1:
-        shares.pop()
-    return [f"Of the window {', '.join(shares)}", of_model, *remarks, *motion_of(record)]
+
+    def shares() -> str:
+        said = [f"{percent(counts[name], total)} {verbs.get(name, '')}" for name in named]
+        if others:
+            rest = percent(sum(counts[name] for name in others), total)
+            ends = all(verbs.get(name, "").startswith("goes") for name in others)
+            said.append(f"{rest} {_to_others(others) if ends else 'otherwise'}")
+        return ", ".join(said)
+
+    if len(shares()) > _MESSAGE:  # the legend has the losses of ends
+        verbs = {name: re.sub(r" \(loss[^)]*\)", "", verb) for name, verb in verbs.items()}
+    while len(shares()) > _MESSAGE and len(named) > 1:
+        others = [*others, min(named, key=lambda name: counts[name])]
+        named = [name for name in named if name not in others]
+    if "share_differs" in a:
+        share = percent(int(a["cells_differ"]), total)
+        remarks.append(f"{share} ends elsewhere than in the {record['differs'].attrs['of']}")
+    return [f"Of the window {shares()}", of_model, *remarks, *motion_of(record)]
 
 
 def _ends_said(record: xr.Dataset) -> dict[str, str]:
@@ -449,7 +458,7 @@ def _learned(record: xr.Dataset) -> list[str]:
 
 def _to_others(ends: Sequence[str]) -> str:
     """Summary of the starts whose ends are not named."""
-    return f"goes to {len(ends)} more ends"
+    return f"goes to {len(ends)} more end{'s' * (len(ends) > 1)}"
 
 
 def draw_curves(record: xr.Dataset, ax: Axes) -> list[Any]:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import xarray as xr
+from figure_texts import words_of
 from matplotlib import rc_context, style
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
@@ -126,7 +127,7 @@ def test_a_title_says_of_ends_that_were_found_where_starts_go():
     choice = OptimizerChoice.named("gd", steps=200, learning_rate=0.1)
     for optimizer in (None, choice):
         record = portrait_record(well, resolution=8, confirm=0, optimizer=optimizer, boundary=False)
-        assert "% goes to minimum 1" in draw(record).axes[0].get_title()
+        assert "% goes to minimum 1" in words_of(draw(record))
 
 
 def test_a_run_of_full_training_is_laid_over_its_plane(record, tmp_path):

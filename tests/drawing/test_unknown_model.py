@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from matplotlib.text import Text
+from figure_texts import words_of
 
 from flowsim import (
     ModelSpec,
@@ -55,12 +55,6 @@ def renamed(record, words=WORDS):
         record.attrs.pop(name, None)
     own = {"model": "mine.py:Spin", "coordinates": axes}
     return described(record.assign_attrs({**own, **words}, **ranges), LONG_NAMES)
-
-
-def words_of(figure):
-    """Everything that a figure says."""
-    texts = figure.findobj(Text)
-    return "\n".join(text.get_text() for text in texts)
 
 
 @pytest.fixture(scope="module")

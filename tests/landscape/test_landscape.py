@@ -149,8 +149,9 @@ def test_codes_of_records_never_change():
     assert [rule.name for rule in sorted(Rule)] == [
         "NONE", "CRITICAL_START", "TRAPPED_BY_PLANE", "REACHED_MINIMA", "CAME_TO_REST", "SHADOWS",
         "DRIFTS", "REFERENCE", "LEARNED", "STEPS", "RETURNS", "KINK",
+        "BELOW_PASS",
     ]  # fmt: skip
-    assert sorted(map(int, Rule)) == [0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12]
+    assert sorted(map(int, Rule)) == [0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13]
     assert {point.name: point.value for point in CriticalPoint} == {
         "LOCAL_MAXIMUM": -1, "SADDLE": 0, "LOCAL_MINIMUM": 1, "GLOBAL_MINIMUM": 2,
     }  # fmt: skip

@@ -1,6 +1,7 @@
 """Models with hundreds of ends: codes, records, figures and summaries."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -57,7 +58,9 @@ def test_boundaries_lie_at_the_halves():
 def test_figures_and_summaries_name_eight_ends_and_count_the_rest(record):
     figure = flowsim.draw(record)
     title = figure.axes[0].get_title()
-    assert title.count("minimum") == 8 and "217 more ends" in title
+    shares = [float(share) for share in re.findall(r"([0-9.]+) %", title)]
+    assert sum(shares) == pytest.approx(100, abs=0.3)
+    assert title.count("minimum") == len(shares) - 1 and f"{226 - len(shares)} more ends" in title
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
     assert sum("(loss" in text for text in texts) == 8 and "217 more ends" in texts
     summary = flowsim.summarize(record)

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from figure_texts import words_of
 
 from flowsim import (
     InputError,
@@ -49,9 +50,9 @@ def test_cells_that_differ_are_those_the_canonical_model_gets_wrong(lifted):
     assert np.array_equal(lifted["differs"], wrong)
     assert lifted.attrs["cells_differ"] == int(wrong.sum()) > 0
     assert lifted.attrs["share_differs"] == pytest.approx(float(wrong.mean()))
-    title = draw(lifted).axes[0].get_title()
-    assert "ends elsewhere than in the canonical model" in title
-    assert "Rank-one model\n$N$ = 4" in title
+    said = words_of(draw(lifted))
+    assert "ends elsewhere than in the canonical model" in said
+    assert "Rank-one model, $N$ = 4" in said
 
 
 def test_boundary_of_a_portrait_lies_between_labels_by_bisection(lifted):

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from command import assert_refused, run
+from figure_texts import words_of
 from matplotlib.figure import Figure
 
 from flowsim import (
@@ -60,7 +61,7 @@ def test_the_curves_are_those_of_the_plane(record):
 def test_it_is_written_read_and_drawn(record, tmp_path):
     write_record(record, tmp_path / "portrait.nc")
     again = read_record(tmp_path / "portrait.nc")
-    title = draw(again).axes[0].get_title()
+    title = words_of(draw(again))
     assert "$S$ = 5" in title and "4/5" in title and "never" in title
     summary = summarize(again)
     assert (summary["states"], summary["model"]) == (5, "states")

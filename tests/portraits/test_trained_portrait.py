@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from matplotlib.text import Text
+from figure_texts import words_of
 
 from flowsim import (
     InputError,
@@ -42,11 +42,6 @@ def test_cells_are_the_starts_and_the_flow_is_that_of_the_model(portrait):
     assert (alike | (portrait["label"].values == Label.UNRESOLVED)).mean() > 0.95
     inside = np.abs(portrait["boundary_w"].values) <= 2
     assert inside.all() and len(inside) > 5
-
-
-def words_of(figure):
-    """All texts of a figure in one, without breaks of lines."""
-    return " ".join(" ".join(text.get_text() for text in figure.findobj(Text)).split())
 
 
 def test_the_summary_counts_the_cells(portrait, tmp_path):
