@@ -61,6 +61,7 @@ def test_notebook_runs_top_to_bottom(name, monkeypatch, capsys):
     """Its assertions hold, and what it prints is what the stored one printed, but for rounding."""
     shown, space = [], {"__name__": name}
     monkeypatch.setattr("matplotlib.pyplot.show", lambda: shown.append(plt.close("all")))
+    monkeypatch.setattr("IPython.display.display", shown.append)
     usual = torch.get_default_dtype()
     try:
         for cell in pair(name)[1].cells:
