@@ -102,7 +102,7 @@ def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
         else:
             if part == _RADII[-1] and float((y - entered).abs().max()) > _BESIDE * radius:
                 return None
-        sizes.append(longest)
+        sizes.append(float(slopes[1:].norm(dim=1).max()))  # the middle may be next to a pole
     jumps = all(_SMOOTH * a < b < _UNBOUNDED * a for a, b in pairwise(sizes))
     if not jumps or size > _SHORT * longest:
         return None

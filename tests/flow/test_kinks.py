@@ -98,3 +98,8 @@ def test_where_a_field_jumps_branches_are_two_curves_and_the_point_between_them_
     assert found.theta[5].abs().max() < 1e-6
     kept = found.theta[[1, 2]].abs().diff(dim=1)[:, 0]  # |b| − |a|
     assert kept.tolist() == pytest.approx([-1.6, 1.3], abs=1e-9)
+
+
+def test_a_pole_of_the_loss_is_no_minimum():
+    pole = flowsim.from_loss(lambda x, y: torch.log(x**2 + y**2) + x**2 + y**2)
+    assert kink_minimum(pole, torch.tensor([9e-12, 4.6e-12]).double(), 1.0) is None
