@@ -80,6 +80,8 @@ def with_ends(record: xr.Dataset) -> xr.Dataset:
 def recorded_ends(record: xr.Dataset) -> dict[str, dict[str, float]]:
     """What ``with_ends`` has put into a record, as ``per_end`` gives it; starts are not read."""
     record = record if "share" in record else with_ends(record)  # a portrait of a former version
+    if "share" not in record:  # no start was decided
+        return {}
     kept = [str(name) for name in record if _OF_END.fullmatch(str(name))]
     table = record[kept].mean([dim for dim in record["share"].dims if dim != "basin"])
     found = {}
