@@ -1,4 +1,4 @@
-"""Which first weights reach the bigram: five starts, twelve models, two trainers, two chains.
+"""Which first weights reach the bigram: five starts, fifteen models, two trainers, two chains.
 
 The base is a tied ReLU layer with learned positions and one logit, d = 8, without layer norm; each
 variation changes one thing, or takes what GPT-2 has: layer norm, GELU, a logit for each symbol.
@@ -18,10 +18,11 @@ between unigram and bigram is open at the end, by the exact loss or on 512 held-
 the divergence to the chain's own law is averaged; it got there at the first of 25 measurements
 from which on that stays so.
 
-    python experiments/first_weights.py      half an hour on one core
+    python experiments/first_weights.py      an hour on one core
 
 A run that was stopped goes on where it was: finished cells are kept in figures/first_weights_state
-and serve the same settings.
+and serve the same settings. With ``--kept figures/first_weights.nc`` only variations that this
+record lacks are trained. Each variation names the commit that trained it.
 """
 
 import json
@@ -38,6 +39,8 @@ from papers import ABOVE, BELOW, BLUE, FIGURES, experiment, median, timed
 from torch import Tensor
 
 from flowsim import BinaryChain
+from flowsim.errors import InputError
+from flowsim.records.attributes import provenance
 from full_model import (
     Architecture,
     MarkovSource,
@@ -65,6 +68,9 @@ VARIATIONS: dict[str, dict[str, Any]] = {
     "GPT-2's": GPT2,
     "GPT-2's, untied": {**GPT2, "tied": False},
     "d = 64": {"d": 64},
+    "layer norm, d = 4": {"layer_norm": True, "d": 4},
+    "layer norm, d = 16": {"layer_norm": True, "d": 16},
+    "layer norm, d = 64": {"layer_norm": True, "d": 64},
 }
 STARTS = ("Gaussian 0.02", "Gaussian 1/√d", "orthogonal", "LG", "balanced")
 TRAINERS = ("descent", "AdamW")
@@ -73,20 +79,38 @@ D, SHORT, LONG, MEASURED, HELD_OUT, STD = 8, 4, 16, 25, 512, 0.02
 AT_BIGRAM = 0.05
 
 
-def compute(seeds: int = 16, steps: int = 1000) -> xr.Dataset:
+def compute(seeds: int = 16, steps: int = 1000, kept: str = "") -> xr.Dataset:
     """Open share at the end, and the step of arrival (variation, trainer, chain, start, seed)."""
-    sizes = tuple(map(len, (VARIATIONS, TRAINERS, CHAINS, STARTS)))
+    before = known(kept, seeds, steps) if kept else None
+    already = [] if before is None else [v for v in VARIATIONS if v in before.variation]
+    new = [variation for variation in VARIATIONS if variation not in already]
+    sizes = tuple(map(len, (new, TRAINERS, CHAINS, STARTS)))
     share, arrival = (np.full((*sizes, seeds), np.nan, dtype="float32") for _ in range(2))
     for place in timed([*np.ndindex(sizes[:3])]):
-        variation, trainer = [*VARIATIONS][place[0]], TRAINERS[place[1]]
-        chain = [*CHAINS][place[2]]
+        variation, trainer, chain = new[place[0]], TRAINERS[place[1]], [*CHAINS][place[2]]
         share[place], arrival[place] = cell(variation, trainer, chain, seeds, steps)
     axes = ("variation", "trainer", "chain", "start", "seed")
-    return xr.Dataset(
-        {"open_share": (axes, share), "arrival": (axes, arrival)},
-        {"variation": list(VARIATIONS), "trainer": list(TRAINERS), "chain": list(CHAINS),
+    found = xr.Dataset(
+        {"open_share": (axes, share), "arrival": (axes, arrival),
+         "commit": ("variation", [provenance({})["commit"]] * len(new))},
+        {"variation": new, "trainer": list(TRAINERS), "chain": list(CHAINS),
          "start": list(STARTS)},
     )  # fmt: skip
+    if before is not None:
+        found = xr.concat([before.sel(variation=already), found], "variation")
+    return found.sel(variation=list(VARIATIONS))
+
+
+def known(path: str, seeds: int, steps: int) -> xr.Dataset:
+    """A stored record of these sizes, with the commit of each variation."""
+    with xr.open_dataset(path, engine="h5netcdf") as stored:
+        found = stored.load()
+    sizes = json.loads(found.attrs["sizes"])
+    if (sizes["seeds"], sizes["steps"]) != (seeds, steps):
+        raise InputError(f"{path} has other sizes: {sizes}")
+    if "commit" not in found:
+        found["commit"] = "variation", [found.attrs["commit"]] * found.sizes["variation"]
+    return found.drop_attrs()
 
 
 def cell(variation: str, trainer: str, chain: str, seeds: int, steps: int) -> np.ndarray:

@@ -3,7 +3,10 @@
 from importlib import import_module
 
 import numpy as np
+import pytest
 import torch
+
+from flowsim.errors import InputError
 
 
 def test_a_cell_is_trained_once(tmp_path, monkeypatch):
@@ -29,3 +32,28 @@ def test_orthogonal_matrices():
         part = script.orthogonal(torch.randn(shape, dtype=torch.float64))
         gram = part.mT @ part if shape[1] > shape[2] else part @ part.mT
         torch.testing.assert_close(gram, torch.eye(4, dtype=torch.float64).expand(3, 4, 4))
+
+
+def test_kept_variations_are_not_trained_again(tmp_path, monkeypatch):
+    script = import_module("first_weights")
+    trained = []
+
+    def cell(variation, trainer, chain, seeds, steps):
+        trained.append(variation)
+        return np.full((2, len(script.STARTS), seeds), len(trained))
+
+    monkeypatch.setattr(script, "cell", cell)
+    monkeypatch.setattr(script, "VARIATIONS", {"base": {}, "wide": {}})
+    path = tmp_path / "kept.nc"
+    before = script.compute(2, 10).assign_attrs(sizes='{"seeds": 2, "steps": 10}')
+    before.commit.values[:] = "the first"
+    before.to_netcdf(path, engine="h5netcdf")
+    monkeypatch.setattr(script, "VARIATIONS", {"base": {}, "deep": {}, "wide": {}})
+    trained.clear()
+    found = script.compute(2, 10, str(path))
+    assert trained == ["deep"] * 4
+    assert [*found.variation.values] == ["base", "deep", "wide"]
+    assert [commit == "the first" for commit in found.commit.values] == [True, False, True]
+    np.testing.assert_array_equal(found.open_share[[0, 2]], before.open_share)
+    with pytest.raises(InputError, match="other sizes"):
+        script.compute(3, 10, str(path))
