@@ -82,8 +82,8 @@ def compute(seeds: int = 20, times: int = 240, steps: int = 250) -> xr.Dataset:
     """Losses and weights along the flow, by decay and scale of the start; beliefs of Mess3."""
     grid = np.geomspace(0.1, HORIZON, times)
     shape = (len(DECAYS), len(SCALES), seeds, times)
-    losses, speeds, curvatures = (np.empty(shape) for _ in range(3))
-    weights = np.empty((*shape, CHANNELS))
+    losses, curvatures = np.empty(shape), np.full(shape, np.nan)
+    counts = np.zeros(shape, np.int8)
     for place in timed(list(np.ndindex(shape[:2]))):
         model, scale, starts = Recurrence(CHANNELS, DECAYS[place[0]]), SCALES[place[1]], []
         for seed in range(seeds):
@@ -91,10 +91,13 @@ def compute(seeds: int = 20, times: int = 240, steps: int = 250) -> xr.Dataset:
             starts.append([*scale * draws.normal(size=2 * CHANNELS), *draws.normal(size=CHANNELS)])
         paths = flowsim.trajectories(model, np.array(starts), grid, rtol=1e-6)
         path = torch.from_numpy(paths.swapaxes(0, 1))
+        weights = path[..., :CHANNELS] * path[..., CHANNELS : 2 * CHANNELS]
         losses[place] = model.loss(path)
-        speeds[place] = model.gradient(path).abs().amax(-1)
-        curvatures[place] = torch.linalg.eigvalsh(model.hessian(path))[..., 0]
-        weights[place] = path[..., :CHANNELS] * path[..., CHANNELS : 2 * CHANNELS]
+        rests = slowest(losses[place], model.gradient(path).abs().amax(-1).numpy())
+        curvatures[place][rests] = torch.linalg.eigvalsh(model.hessian(path[rests]))[..., 0]
+        counts[place][rests] = with_weight(weights.numpy()[rests])
+        if place == (0, len(SCALES) - 1):
+            shown = weights[0]
     dims = ("decay", "scale", "seed", "time")
     levels = np.full((len(DECAYS), 4, 3), np.nan)
     for i, decay in enumerate(DECAYS):
@@ -104,15 +107,15 @@ def compute(seeds: int = 20, times: int = 240, steps: int = 250) -> xr.Dataset:
             found = [x for x in best_with(poles, decay) if np.abs(known - x).min() > 1e-5][:3]
             levels[i, poles, : len(found)] = found
     data: dict[str, Any] = {
-        "loss": (dims, losses), "speed": (dims, speeds),
-        "curvature": (dims, curvatures), "weight": ((*dims, "channel"), weights),
+        "loss": (dims, losses), "curvature": (dims, curvatures),
+        "channels_with_weight": (dims, counts), "weight": (("time", "channel"), shown.numpy()),
         "level": (("decay", "poles", "which"), levels),
     }  # fmt: skip
     data |= _beliefs(steps)
     for name in ("weight", "belief", "read_belief"):  # as exact as a figure needs
         held, values = data[name]
         data[name] = (held, values.round(2))
-    for name in ("loss", "speed", "curvature", "weight", "belief", "read_belief"):
+    for name in ("loss", "curvature", "weight", "belief", "read_belief"):
         held, values = data[name]
         data[name] = (held, values.astype(np.float32))
     return xr.Dataset(data, {"decay": list(DECAYS), "scale": list(SCALES), "time": grid,
@@ -171,24 +174,29 @@ def _fit(
     return found[0], r2
 
 
+def slowest(loss: np.ndarray, speed: np.ndarray) -> np.ndarray:
+    """Where on each path, times last, the flow is slower than before and after, above its end."""
+    first, last = loss[..., :1], loss[..., -1:]
+    slow = np.zeros(loss.shape, bool)
+    middle = speed[..., 1:-1]
+    slow[..., 1:-1] = (middle < speed[..., :-2]) & (middle <= speed[..., 2:])
+    return slow & (loss > last + 1e-4 * (first - last))
+
+
+def with_weight(weights: np.ndarray) -> np.ndarray:
+    """Number of channels, the last axis, whose weight is above a fiftieth of the largest one."""
+    size = np.abs(weights)
+    return (size > 0.02 * size.max(-1, keepdims=True).clip(0.05)).sum(-1)
+
+
 def plateaus(
     record: xr.Dataset, decay: str, scale: float, seed: int
 ) -> list[tuple[int, float, float]]:
     """(channels with weight, loss, least curvature) wherever the flow is slowest before its end."""
     run = record.sel(decay=decay, scale=scale, seed=seed)
-    speed, loss, g = run.speed.values, run.loss.values, np.abs(run.weight.values)
-    found = []
-    for i in range(1, len(speed) - 1):
-        slow = speed[i] < speed[i - 1] and speed[i] <= speed[i + 1]
-        if slow and loss[i] > loss[-1] + 1e-4 * (loss[0] - loss[-1]):
-            found.append(
-                (
-                    int((g[i] > 0.02 * max(0.05, g[i].max())).sum()),
-                    float(loss[i]),
-                    float(run.curvature[i]),
-                )
-            )
-    return found
+    run = run.isel(time=np.flatnonzero(np.isfinite(run.curvature)))
+    columns = (run.channels_with_weight, run.loss, run.curvature)
+    return list(zip(*(x.values.tolist() for x in columns), strict=True))
 
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:
@@ -264,9 +272,8 @@ def draw(record: xr.Dataset) -> Figure:
         panel.set(xscale="log", title=f"{decay} decays", xlabel="time", ylabel="squared loss")
         panel.legend(fontsize=7)
     panel = panels[0, 2]
-    run = record.sel(decay="signed", scale=SCALES[-1], seed=0)
     for k, colour in zip(range(CHANNELS), (BLUE, GREY, GREEN, PINK), strict=True):
-        panel.plot(record.time, run.weight.isel(channel=k), c=colour)
+        panel.plot(record.time, record.weight.isel(channel=k), c=colour)
     panel.set(xscale="log", title="weights of one run", xlabel="time", ylabel="weight")
     size = 4 + 300 * np.repeat(record.chance.values, record.sizes["position"])
     tint = record.belief.values.reshape(-1, 3)
