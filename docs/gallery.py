@@ -126,10 +126,11 @@ from examples.scale_invariance import ScaleInvariance
 
 figure, ax = plt.subplots(figsize=(4.5, 3), layout="constrained")
 for rate, colour in ((0.4, "k"), (0.1, "0.4"), (0.02, "0.7")):
-    model, theta, radius = ScaleInvariance(decay=0.1), torch.tensor([0.5, 1.0]).double(), []
+    model, radius = ScaleInvariance(decay=0.1, rate=rate), []
+    theta = memory = torch.tensor([0.46, 0.11]).double()
     for _ in range(int(80 / rate)):
-        radius.append(float(theta.norm()))
-        theta = theta - rate * model.gradient(theta)
+        radius.append(float(theta[1].exp()))
+        theta, memory = model.step(theta, memory)
     ax.semilogy(rate * torch.arange(len(radius)), radius, color=colour, label=f"η = {rate:g}")
     ax.axhline(rate**0.5, color=colour, ls=":")
 ax.set(xlabel="steps × η", ylabel="r = |(x, y)|", ylim=(0.02, 1.3))

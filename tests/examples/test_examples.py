@@ -166,3 +166,16 @@ def test_coopetition_is_followed_as_by_a_stiff_integrator():
     known = solve_ivp(field, (0, 100), start, "Radau", times, rtol=1e-9, atol=1e-12).y.T
     lost, path = drift(model, torch.tensor(start[None]), torch.tensor(times))
     assert lost < 1e-6 and np.allclose(path[:, 0], known, rtol=0, atol=1e-6)
+
+
+def test_steps_in_angle_and_norm_are_gradient_descent_on_the_weights():
+    model = made("scale_invariance", "ScaleInvariance", decay=0.2, rate=0.3)
+    weights = torch.tensor([0.5, 0.4], dtype=torch.float64)
+    theta = torch.stack([weights[0].atan2(weights[1]), weights.norm().log()])
+    for _ in range(20):
+        x, y = weights
+        slope = torch.stack([x * y**2, -y * x**2]) * 2 / weights.norm() ** 4
+        weights = weights - 0.3 * (slope + 0.2 * weights)
+        theta, _ = model.step(theta, theta[:0])
+        place = theta[1].exp() * torch.stack([theta[0].sin(), theta[0].cos()])
+        assert torch.allclose(place, weights, rtol=0, atol=1e-12)
