@@ -23,7 +23,6 @@ _HOME = {
     "classify": "comparison.outcome",
     "cloud_points": "comparison.points",
     "compare": "comparison.compare",
-    "constant_depth": "theorems.counting",
     "cross_entropy": "model.transformer",
     "fit_induction": "lift.induction",
     "format_claims": "theorems.verify",
@@ -34,7 +33,6 @@ _HOME = {
     "lift_held": "lift.lifting",
     "lift_rank_one": "lift.lifting",
     "lift_states": "lift.states",
-    "log_depth": "theorems.counting",
     "measure": "training.probes",
     "papers_recipe": "training.settings",
     "plateau": "training.probes",
@@ -46,7 +44,6 @@ _HOME = {
     "trap_matrix": "theorems.unigram_trap",
     "unigram_trap": "theorems.unigram_trap",
     "verify": "theorems.verify",
-    "verify_counting": "theorems.counting",
     "wilson": "comparison.compare",
     "with_noise": "lift.initial",
 }

@@ -28,9 +28,6 @@ from full_model.model.sources import MarkovSource as MarkovSource
 from full_model.model.sources import PriorSource as PriorSource
 from full_model.model.transformer import cross_entropy as cross_entropy
 from full_model.model.transformer import forward as forward
-from full_model.theorems.counting import constant_depth as constant_depth
-from full_model.theorems.counting import log_depth as log_depth
-from full_model.theorems.counting import verify_counting as verify_counting
 from full_model.theorems.unigram_trap import UnigramTrap as UnigramTrap
 from full_model.theorems.unigram_trap import trap_matrix as trap_matrix
 from full_model.theorems.unigram_trap import unigram_trap as unigram_trap

@@ -47,19 +47,6 @@ def check_verify(d: int, length: int) -> None:
     require_memory(f"a transformer of d = {d}", 8.0 * 4 * (8 * d * d + 4 * d * d), "--d")
 
 
-def check_counting(construction: str, order: int, states: int, length: int) -> None:
-    """Check a constructed transformer: its weights, and a vector for each pair of positions."""
-    d, layers, hidden = 1 + 6 * states, 3, 2 * states
-    if construction == "log-depth":
-        d, layers, hidden = states * (order + 2) + order.bit_count(), order.bit_length() + 1, 1
-    weights = layers * d * (4.0 * d + 2 * hidden + length) + 2 * states * d
-    require_memory(
-        f"a transformer of d = {d} on {length} symbols",
-        8.0 * (weights + float(length) * length * (d + 3)),
-        "--length, --order or --states",
-    )
-
-
 def check_training(
     d: int, length: int, layers: int, hidden: int, models: int, batch: int, steps: int,
     states: int = 2, contexts: int = 0,

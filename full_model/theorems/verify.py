@@ -37,9 +37,8 @@ class Claim:
     are words and the error is 0 (held at every seed) or the share of seeds where it failed.
 
     >>> import full_model
-    >>> claim = full_model.verify_counting("log-depth", 1, 2, 6, seeds=[0])[0]
-    >>> claim.passed, claim.error < 1e-9
-    (True, True)
+    >>> full_model.Claim("unigram loss", 0.6663, 0.6663, error=0.0, passed=True).passed
+    True
     """
 
     claim: str

@@ -46,8 +46,7 @@ def test_what_follows_has_its_own_time_left(monkeypatch):
     pytest.param(["portrait", "--model", "linear", "--view", "3d", "--out", "a.png"],
                  marks=pytest.mark.slow),
     ["verify", "--d", "2", "--length", "2", "--seeds", "1"],
-    ["verify", "--construction", "log-depth", "--order", "1", "--states", "2"],
-], ids=["scan", "plane", "space", "verify", "construction"])  # fmt: skip
+], ids=["scan", "plane", "space", "verify"])  # fmt: skip
 def test_every_stage_is_counted_to_its_end(tmp_path, monkeypatch, words):
     """Also what comes after the last cell: orbits, and the sample that is decided again."""
     counted = {}
@@ -58,13 +57,11 @@ def test_every_stage_is_counted_to_its_end(tmp_path, monkeypatch, words):
             counted[self.unit] = self.done, self.total
 
     monkeypatch.setattr(shown, "Meter", Seen)
-    chain = [] if "--construction" in words else ["--p", "0.5", "--q", "0.8"]
-    done = run(*words, *chain, cwd=tmp_path)
+    done = run(*words, "--p", "0.5", "--q", "0.8", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert all(done == total > 0 for done, total in counted.values()), counted
-    claims = ["sequences"] if "--construction" in words else ["groups of claims"]
     scanned = ["points", "points checked by torchdiffeq", "points written"]
-    stages = {"scan": scanned, "verify": claims}
+    stages = {"scan": scanned, "verify": ["groups of claims"]}
     plane = ["cells", "orbits", "cells checked by torchdiffeq"]
     space = ["orbits", "planes of curves"]
     assert list(counted) == stages.get(words[0], space if "3d" in words else plane)

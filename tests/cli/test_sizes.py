@@ -11,7 +11,6 @@ from flowsim.cli import sizes
 CHAIN = ["--p", "0.5", "--q", "0.8"]
 TRAINED = ["--model", "rank-one", "--optimizer", "adamw", "--steps", "2", "--length", "1000000",
            "--batch", "1000000"]  # fmt: skip
-LARGE = ["--length", "9", "--order", "3", "--states", "1000"]
 
 
 @pytest.mark.parametrize(
@@ -39,9 +38,6 @@ LARGE = ["--length", "9", "--order", "3", "--states", "1000"]
         (["compare", *CHAIN, "--model", "uniform", "--length", "4096"], "--length"),
         (["compare", *CHAIN, "--model", "rank-one", "--grid", "2x1", "--trainer", "sgd",
           "--batch", "1000000000", "--d", "2", "--length", "2"], "--batch"),
-        (["verify", "--construction", "log-depth", "--order", "64", "--states", "1000",
-          "--length", "70"], "GiB"),
-        (["verify", "--construction", "constant-depth", *LARGE], "contexts"),
         (["scan", *CHAIN, *TRAINED, "--grid", "2x2"], "--batch"),
         (["portrait", *CHAIN, *TRAINED, "--resolution", "2"], "--batch"),
         (["gaussian", *CHAIN, *TRAINED, "--samples", "2", "--sigma", "1"], "--batch"),
