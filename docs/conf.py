@@ -5,6 +5,7 @@ The notebooks of learn/ are shown with their stored outputs, which the tests com
 """
 
 import sys
+import tomllib
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
@@ -42,3 +43,18 @@ napoleon_use_rtype = False
 nitpicky = True
 #: Types are words of a sentence here ("array of shape (n,)"), and other projects' are not linked.
 nitpick_ignore_regex = [("py:class", ".*")]
+
+_PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+REPOSITORY = _PROJECT.get("urls", {}).get("Repository", "")
+
+
+def open_in_colab(app, page, template, context, doctree):
+    """Link each notebook of Learn to itself in Colab, once pyproject.toml names a repository."""
+    repository = REPOSITORY.partition("github.com/")[2]
+    if repository and page.startswith("learn/") and page != "learn/index":
+        link = f"https://colab.research.google.com/github/{repository}/blob/main/docs/{page}.ipynb"
+        context["body"] = f'<p><a href="{link}">Open in Colab</a></p>' + context["body"]
+
+
+def setup(app):
+    app.connect("html-page-context", open_in_colab)

@@ -106,3 +106,18 @@ def test_the_wheel_works_without_the_repository(built, tmp_path, monkeypatch):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         shell(binaries / "python", "-c", COMPILES, cwd=tmp_path)
         assert list((tmp_path / "cache").rglob("*.so"))
+
+
+@pytest.mark.slow
+def test_a_notebook_runs_in_a_bare_environment_after_its_first_cell(built, tmp_path, monkeypatch):
+    """The cell installs the wheel, where pip is shown it; the libraries are borrowed."""
+    _, wheel = built
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    for name, value in (("FIND_LINKS", wheel.parent), ("NO_INDEX", 1), ("NO_DEPS", 1),
+                        ("FORCE_REINSTALL", 1)):  # fmt: skip
+        monkeypatch.setenv(f"PIP_{name}", str(value))
+    shell(sys.executable, "-m", "venv", tmp_path / "bare", cwd=tmp_path)
+    (own,) = (tmp_path / "bare").glob("lib/*/site-packages")
+    (own / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
+    shell(tmp_path / "bare/bin/python", ROOT / "docs/learn/edges.py", cwd=tmp_path)
+    assert (own / "flowsim").is_dir()

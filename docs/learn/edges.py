@@ -15,6 +15,15 @@
 # the edge, how ends and shares move with a parameter, for which parameters there are two ends, and
 # what noise does. The same calls take any model.
 
+# %% tags=["remove-cell"]
+# a bare environment, such as Colab, gets flowsim here
+import subprocess
+import sys
+from importlib.util import find_spec
+
+if find_spec("flowsim") is None:
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "flowsim-lab"], check=True)
+
 # %%
 import matplotlib.pyplot as plt
 import numpy as np

@@ -15,6 +15,15 @@
 # loss of any network and a start, and grows the smallest linear space of weights that gradient
 # descent from there never leaves.
 
+# %% tags=["remove-cell"]
+# a bare environment, such as Colab, gets flowsim here
+import subprocess
+import sys
+from importlib.util import find_spec
+
+if find_spec("flowsim") is None:
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "flowsim-lab"], check=True)
+
 # %%
 import matplotlib.pyplot as plt
 import torch

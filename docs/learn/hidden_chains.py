@@ -15,6 +15,15 @@
 # symbol does not. Here are the exact losses, what a model of one symbol sees of it, and what a
 # memory of one sign can learn.
 
+# %% tags=["remove-cell"]
+# a bare environment, such as Colab, gets flowsim here
+import subprocess
+import sys
+from importlib.util import find_spec
+
+if find_spec("flowsim") is None:
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "flowsim-lab"], check=True)
+
 # %%
 import matplotlib.pyplot as plt
 import torch

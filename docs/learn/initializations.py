@@ -16,6 +16,15 @@
 # integral over the reduced flow's basin, the flow itself from random starts, and training of full
 # transformers.
 
+# %% tags=["remove-cell"]
+# a bare environment, such as Colab, gets flowsim here
+import subprocess
+import sys
+from importlib.util import find_spec
+
+if find_spec("flowsim") is None:
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "flowsim-lab"], check=True)
+
 # %%
 import matplotlib.pyplot as plt
 import numpy as np

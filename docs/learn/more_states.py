@@ -16,6 +16,15 @@
 # (e, w), now exactly: in exact arithmetic gradient descent of all weights never leaves the plane.
 # The threshold p + q = 1 of two states becomes p = (S − 1)/S.
 
+# %% tags=["remove-cell"]
+# a bare environment, such as Colab, gets flowsim here
+import subprocess
+import sys
+from importlib.util import find_spec
+
+if find_spec("flowsim") is None:
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "flowsim-lab"], check=True)
+
 # %%
 import matplotlib.pyplot as plt
 import numpy as np

@@ -15,6 +15,15 @@
 # step does not shrink with the gradient. From lifted weights each of gd, momentum, adam and adamw
 # is a map in the rank-one coordinates, so that their basins can be drawn as well.
 
+# %% tags=["remove-cell"]
+# a bare environment, such as Colab, gets flowsim here
+import subprocess
+import sys
+from importlib.util import find_spec
+
+if find_spec("flowsim") is None:
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "flowsim-lab"], check=True)
+
 # %%
 import matplotlib.pyplot as plt
 import numpy as np

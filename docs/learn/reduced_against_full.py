@@ -16,6 +16,15 @@
 # prediction is held against what they do. It is mostly right, wrong in a systematic way, and five
 # numbers instead of two make it exact.
 
+# %% tags=["remove-cell"]
+# a bare environment, such as Colab, gets flowsim here
+import subprocess
+import sys
+from importlib.util import find_spec
+
+if find_spec("flowsim") is None:
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "flowsim-lab"], check=True)
+
 # %%
 import matplotlib.pyplot as plt
 import numpy as np

@@ -1,6 +1,7 @@
 """The notebooks: each runs top to bottom, agrees with its .py file, and asserts what it says."""
 
 import ast
+import importlib.util
 import re
 import sys
 from itertools import pairwise
@@ -47,7 +48,7 @@ def test_notebook_is_that_of_its_file_and_has_run(name):
 def test_every_section_asserts_what_it_says(name):
     """Below every piece of text but the first there is code, and it asserts."""
     cells = pair(name)[0].cells
-    assert cells[0].cell_type == "markdown" and cells[1].cell_type == "code"
+    assert cells[0].cell_type == "markdown" and "flowsim-lab" in cells[1].source
     texts = [i for i, cell in enumerate(cells) if cell.cell_type == "markdown"]
     for first, end in pairwise([*texts[1:], len(cells)]):
         code = "\n".join(cell.source for cell in cells[first + 1 : end])
@@ -73,6 +74,19 @@ def test_notebook_runs_top_to_bottom(name, monkeypatch, capsys):
                 shown.clear()
     finally:
         torch.set_default_dtype(usual)
+
+
+def test_pages_link_to_colab_once_there_is_a_repository():
+    spec = importlib.util.spec_from_file_location("conf", FOLDER.parent / "conf.py")
+    conf = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(conf)
+    pages = {name: {"body": name} for name in ("learn/edges", "learn/index", "theory")}
+    for repository, linked in (("", []), ("https://github.com/who/what", ["learn/edges"])):
+        conf.REPOSITORY = repository
+        for name, context in pages.items():
+            conf.open_in_colab(None, name, "page.html", context, None)
+        assert [name for name, context in pages.items() if context["body"] != name] == linked
+    assert "/github/who/what/blob/main/docs/learn/edges.ipynb" in pages["learn/edges"]["body"]
 
 
 def words(printed):
