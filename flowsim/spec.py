@@ -41,7 +41,6 @@ BUILT_IN = {
     "rank-one": "flowsim.models.rank_one:RankOne",
     "states": "flowsim.models.states:States",
     "induction": "flowsim.models.induction:Induction",
-    "flips": "flowsim.models.flips:Flips",
     "memory": "flowsim.models.memory:Memory",
 }
 
@@ -87,6 +86,9 @@ class Parameter:
 def built_in(name: str) -> Any:
     """The class with the arguments of a built-in model; InputError for another name."""
     if name not in BUILT_IN:
+        if name == "flips":
+            raise InputError("flips is now the canonical model on a hidden process, such as "
+                             "flips:p=0.9,q=0.9,epsilon=0.2")  # fmt: skip
         meant = get_close_matches(str(name).lower().replace("_", "-"), BUILT_IN, 1, 0.75)
         hint = f": is {meant[0]} meant?" if meant else ""
         raise InputError(f"model must be one of {', '.join(BUILT_IN)}, not {name!r}{hint}")
@@ -143,7 +145,7 @@ class ModelSpec:
 
     Args:
         target: a built-in model: canonical (e, w), uniform and linear (e, w, a), untied (e, u, w),
-            rank-one, states (e, w), with attention (e, w, v), induction (alpha, beta), flips,
+            rank-one, states (e, w), with attention (e, w, v), induction (alpha, beta),
             memory; or a class of your own, as FILE.py:Class or package.module:Class, whose file is
             run, or as the class itself.
         arguments: by name, such as p, q and length; defaults are filled in, and None counts as not
@@ -381,6 +383,9 @@ def spec_of(attributes: Mapping[str, Any], **given: Any) -> ModelSpec:
         InputError: the record names no built-in model, or several values of an argument.
     """
     name = attributes.get("model")
+    if name == "flips":  # a model of its own before version 0.3
+        flips = "flips:p={p},q={q},epsilon={flip}".format(**attributes)
+        return ModelSpec("canonical", {"process": flips, "bias": attributes["bias"]})
     if name not in BUILT_IN:
         raise InputError(f"the record's model is {name!r}, not one of {', '.join(BUILT_IN)}")
     kind = built_in(name)
@@ -399,7 +404,7 @@ def model(name: str, p: float | None = None, q: float | None = None, **arguments
     """The built-in model of that name, such as on the chain with P(0→1) = p and P(1→0) = q.
 
     Args:
-        name: canonical, uniform, linear, untied, rank-one, states, induction, flips or memory.
+        name: canonical, uniform, linear, untied, rank-one, states, induction or memory.
         p, q: probabilities strictly between 0 and 1; of the states model p alone, the probability
             to leave a state; of the induction model neither.
         arguments: length, bias, attention, tied, states, hidden_per_state, flip, as the model has

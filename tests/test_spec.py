@@ -193,3 +193,11 @@ def test_a_pace_is_how_fast_what_is_learned_decays():
 def test_names_that_went_are_answered_with_the_new_ones(name, said):
     with pytest.raises(AttributeError, match=said):
         getattr(flowsim, name)
+
+
+def test_records_of_the_former_model_of_flips_are_on_its_process():
+    former = {"model": "flips", "p": 0.5, "q": 0.8, "flip": 0.1, "bias": "optimal"}
+    found = flowsim.spec.model_from_attributes(former)
+    assert found.chain.process.name == "flips:p=0.5,q=0.8,epsilon=0.1"
+    with pytest.raises(InputError, match="flips is now the canonical model on a hidden process"):
+        flowsim.model("flips", 0.5, 0.8)

@@ -9,7 +9,6 @@ import torch
 
 from flowsim import BinaryChain, InputError, MarkovChain
 from flowsim.chains.hidden import PROCESSES, HiddenMarkovProcess, process
-from flowsim.models.flips.chain import FlippedChain
 
 #: H₂, H₃, H₄ and H₈ in nats, from an independent enumeration.
 LOSSES = [
@@ -93,9 +92,12 @@ def test_bounds_hold_and_close(symbols, states):
 
 @pytest.mark.parametrize("p, q, epsilon", [(0.5, 0.8, 0.1), (0.2, 0.3, 0.3), (0.9, 0.95, 0.0)])
 def test_flips_have_the_neighbours_of_the_flipped_chain(p, q, epsilon):
-    found = process("flips", p=p, q=q, epsilon=epsilon)
-    closed = FlippedChain.of(BinaryChain(p, q), epsilon)
-    assert found.neighbours.kernel == pytest.approx(closed.kernel, abs=1e-14)
+    """1 − p̃ − q̃ = (1 − 2ε)² (1 − p − q) π₀π₁/(π̃₀π̃₁)."""
+    found, (zero, one) = process("flips", p=p, q=q, epsilon=epsilon), BinaryChain(p, q).stationary
+    seen = zero + epsilon * (one - zero), one + epsilon * (zero - one)
+    eigenvalue = (1 - 2 * epsilon) ** 2 * (1 - p - q) * zero * one / (seen[0] * seen[1])
+    stay = [seen[0] + seen[1] * eigenvalue, seen[1] + seen[0] * eigenvalue]
+    assert found.neighbours.kernel.diagonal() == pytest.approx(stay, abs=1e-14)
     assert (found.linear_filter.ratio < 0) == (p + q > 1 and epsilon > 0)
 
 

@@ -26,7 +26,7 @@ VIEWS = [
     View().with_model("rank-one", tied=False).zoomed(4),
     View().with_model("canonical", bias="dynamic"),
     View().with_model("induction", length=9).with_start(0.5, 2.0),
-    View().with_model("flips").with_arguments(flip=0.25),
+    View().with_model("memory").with_arguments(flip=0.25),
     replace(View(), logs=("time", "loss")),
     replace(View(), logs=()),
 ]
@@ -92,7 +92,7 @@ def test_every_number_of_a_model_has_a_slider():
         0.49,
         1,
     )
-    view = View().with_model("flips").with_arguments(flip=0.25)
+    view = View().with_model("memory").with_arguments(flip=0.25)
     assert "--set flip=0.25" in command_lines(view, FullSettings(), ())
     assert "flip=0.25" in python_lines(view, FullSettings(), ())
     with pytest.raises(InputError, match="flip must lie between 0 and"):

@@ -19,7 +19,7 @@ mp.dps = 40
 P = 0.4
 #: Models of the binary chain that are compiled, and their options.
 MODELS = [
-    ("canonical", {}), ("linear", {}), ("untied", {}), ("flips", {"flip": 0.1}),
+    ("canonical", {}), ("linear", {}), ("untied", {}),
     ("uniform", {"length": 3}), ("uniform", {"length": 3, "bias": "dynamic"}),
     ("rank-one", {"length": 4}), ("rank-one", {"length": 4, "tied": False}),
     ("rank-one", {"length": 2, "attention": True}),

@@ -10,8 +10,6 @@ import torch
 import flowsim
 from flowsim.inheritance import keeps_formulas_of
 from flowsim.interface import Model, closed_basin, conserved_names, conserved_values
-from flowsim.models.flips.chain import FlippedChain
-from flowsim.models.flips.model import FlipsModel
 from flowsim.spec import BUILT_IN, ModelSpec
 
 CHAIN, BELOW = flowsim.BinaryChain(0.5, 0.8), flowsim.BinaryChain(0.2, 0.3)
@@ -32,7 +30,6 @@ MODELS = {
     "states": partial(flowsim.models.StatesModel, STATES),
     "states, attention": partial(flowsim.models.StatesAttentionModel, STATES, 3),
     "induction": partial(flowsim.models.InductionModel, 5),
-    "flips": partial(FlipsModel, FlippedChain.of(CHAIN, 0.1)),
 }
 #: Built-in models that are not listed above: a new one needs no line here.
 OTHERS = {name: ModelSpec.first(name).build for name in BUILT_IN if name not in MODELS}
@@ -97,7 +94,7 @@ def test_a_new_loss_of_any_model_is_followed(name, loss):
 
 
 GAPS = ("canonical", "canonical, below", "canonical, bias", "linear", "linear, bias", "untied",
-        "untied, bias", "states", "flips")  # fmt: skip
+        "untied, bias", "states")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", GAPS)
