@@ -10,22 +10,16 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from papers import draw_ends, legend_below
+from papers import caption, draw_ends, legend_below
 
 from flowsim.chain import BinaryChain
 from flowsim.drawing.style import basin_dots
 from flowsim.models.canonical.basins import SADDLE_ENERGY, SADDLE_W
 
-#: The chains of the rows: the lines of the others are in the table of docs/results/tables.md.
-ROWS = (BinaryChain(0.5, 0.8), BinaryChain(0.9, 0.9), BinaryChain(0.2, 0.3))
-#: d, N and noise of the columns.
-COLUMNS = (
-    ("d=8 N=8", "$d$ = 8, $N$ = 8, no noise"),
-    ("d=8 N=8 noise 0.02 on all weights", "$d$ = 8, $N$ = 8, noise 0.02 on all weights"),
-    ("d=4 N=6 noise 0.02 on all weights", "$d$ = 4, $N$ = 6, noise 0.02 on all weights"),
-    ("d=4 N=6 noise 0.02 on attention", "$d$ = 4, $N$ = 6, noise 0.02 on attention"),
-    ("d=4 N=6 noise 0.1 on all weights", "$d$ = 4, $N$ = 6, noise 0.1 on all weights"),
-)
+#: The chains of the two maps, and the setting on both.
+MAPS = (BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3))
+SETTING, SAID = "d=4 N=6 noise 0.1 on all weights", "$d$ = 4, $N$ = 6, noise 0.1 on all weights"
+NOISES = (0.0, 0.02, 0.1)
 WRONG, LINE = "#7b1161", "#111111"
 
 
@@ -36,36 +30,62 @@ def draw(record: xr.Dataset, numbers: dict[str, Any]) -> dict[str, Figure]:
 
 
 def draw_maps(record: xr.Dataset, lines: list[dict[str, Any]]) -> Figure:
-    """Ends of training, with the canonical and the rank-one model's misses marked."""
-    figure = Figure(figsize=(15.5, 7.2), layout="constrained")
-    axes = figure.subplots(len(ROWS), len(COLUMNS), sharex=True, sharey=True)
+    """How often both models err, by side and noise; and where, at the largest noise."""
+    figure = Figure(figsize=(13, 4.6), layout="constrained")
+    bars, *maps = figure.subplots(1, 3, width_ratios=(1.1, 1, 1))
+    _draw_shares(bars, lines)
     cases = list(record.attrs["cases"])
-    by_name = {line["case"]: line for line in lines}
-    for i, (row, chain) in enumerate(zip(axes, ROWS, strict=True)):
-        for ax, (size, title) in zip(row, COLUMNS, strict=True):
-            name = f"p={chain.p:g} q={chain.q:g} {size}"
-            if name not in by_name:
-                ax.set_axis_off()
-                continue
-            own = record.isel(point=record["case_of_point"].to_numpy() == cases.index(name))
-            _panel(ax, own, chain)
-            text = ", ".join(f"{model} {{agree}} of {{decided}}".format(**by_name[name][model])
-                             for model in ("rank-one", "canonical"))  # fmt: skip
-            ax.set_title(f"{title}\n{text}" if i == 0 else text, fontsize=9)
-        row[0].set_ylabel(
-            f"$p$ = {chain.p:g}, $q$ = {chain.q:g}  (${chain.regime}$)\nembedding $e$", fontsize=9
+    for ax, chain in zip(maps, MAPS, strict=True):
+        name = f"p={chain.p:g} q={chain.q:g} {SETTING}"
+        if name not in cases:
+            ax.set_axis_off()
+            continue
+        _panel(
+            ax, record.isel(point=record["case_of_point"].to_numpy() == cases.index(name)), chain
         )
-    for ax in axes[-1]:
-        ax.set_xlabel("feed-forward weight $w$")
+        ax.set_title(f"{caption(chain)}\n{SAID}", fontsize=10)
+        ax.set(xlabel="feed-forward weight $w$", ylabel="embedding $e$")
     figure.legend(handles=_entries(), loc="outside lower center", ncols=5, frameon=False)
     figure.suptitle(
-        "Training of the whole transformer (one layer with softmax attention, tied weights, "
-        "hidden width $4d$; exact loss) from lifted starts $e > 0$, and where predictions fail\n"
-        "one run a start; noise of start $i$ from seed $i$; from $-e$ the run is the same, with "
-        "noise the same in law",
+        "Five numbers (rank-one) say where whole transformers end, two (canonical) err more often",
         fontsize=11,
     )
     return figure
+
+
+def _draw_shares(ax: Axes, lines: list[dict[str, Any]]) -> None:
+    """The share of runs whose end each model names wrongly, noise being on all weights."""
+    rows: list[tuple[str, dict[str, float]]] = []
+    for side, above in (("p + q > 1", True), ("p + q < 1", False)):
+        for noise in NOISES:
+            own = [line for line in lines if line["noise"] == noise and line["noise_on"] == "all"
+                   and (_excess(line) > 0) == above]  # fmt: skip
+            runs = sum(line["points"] for line in own)
+            wrong = {model: sum(line[model]["decided"] - line[model]["agree"] for line in own)
+                     for model in ("canonical", "rank-one")}  # fmt: skip
+            if runs:
+                shares = {model: 100 * count / runs for model, count in wrong.items()}
+                rows.append(
+                    (f"${side}$, noise {noise:g}" if noise else f"${side}$, no noise", shares)
+                )
+    for k, (model, colour) in enumerate((("canonical", LINE), ("rank-one", WRONG))):
+        at, values = np.arange(len(rows)) + 0.36 * (k - 0.5), [row[model] for _, row in rows]
+        ax.bar_label(ax.barh(at, values, 0.34, color=colour), [f"{x:.1f}" for x in values],
+                     padding=3, fontsize=9)  # fmt: skip
+    ax.set_yticks(range(len(rows)), [word for word, _ in rows])
+    ax.invert_yaxis()
+    ax.margins(x=0.14)
+    ax.set_xlabel("runs whose end is named wrongly, %")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_title(
+        "canonical (black) and rank-one model (purple),\nall chains and sizes", fontsize=10
+    )
+
+
+def _excess(line: dict[str, Any]) -> float:
+    """p + q − 1 of a line's chain."""
+    p, q = (float(part[2:]) for part in line["case"].split()[:2])
+    return p + q - 1
 
 
 def _panel(ax: Axes, own: xr.Dataset, chain: BinaryChain) -> None:
@@ -73,13 +93,13 @@ def _panel(ax: Axes, own: xr.Dataset, chain: BinaryChain) -> None:
     w, e = own["w"].to_numpy(), own["e"].to_numpy()
     outcome, rank_one = own["outcome"].to_numpy(), own["predicted"].to_numpy()
     canonical = canonical_labels(chain, torch.from_numpy(np.stack([e, w], -1)))
-    size = (110 / len(np.unique(w))) ** 2
+    size = (120 / len(np.unique(w))) ** 2
     draw_ends(ax, e, w, outcome, size, 0.5)
     off = (outcome != 0) & (canonical != outcome)
-    ax.scatter(w[off], e[off], s=1.5 * size, marker="x", c=LINE, linewidths=0.9)
+    ax.scatter(w[off], e[off], s=1.3 * size, marker="x", c=LINE, linewidths=0.9)
     off = (outcome != 0) & (rank_one != outcome)
-    ax.scatter(w[off], e[off], s=5 * size, marker="o", facecolors="none", edgecolors=WRONG,
-               linewidths=1.8, clip_on=False, zorder=3)  # fmt: skip
+    ax.scatter(w[off], e[off], s=3 * size, marker="o", facecolors="none", edgecolors=WRONG,
+               linewidths=1.4, clip_on=False, zorder=3)  # fmt: skip
     at = np.linspace(-2, 0, 400)[:-1]
     at = at[at >= SADDLE_W] if chain.second_eigenvalue < 0 else at[at <= SADDLE_W]
     ax.plot(at, np.sqrt(np.maximum(at**2 - np.log(-at) + SADDLE_ENERGY, 0)), color=LINE, lw=1.2)

@@ -173,14 +173,14 @@ def _strings(labels: np.ndarray, columns: int) -> list[str]:
 def draw_basins(record: Found) -> Figure:
     """A panel for each chain: the flow's basins, and on them where every transformer ended."""
     found = record["found"]
-    figure = Figure(figsize=(5.6 * len(found), 5.8), layout="constrained")
+    figure = Figure(figsize=(6.4 * len(found), 7.4), layout="constrained")
     panels = figure.subplots(1, len(found), squeeze=False)[0]
     for axes, chain in zip(panels, (ABOVE, BELOW), strict=False):
         case = found[f"p = {chain.p:g}, q = {chain.q:g}"]
         model = flowsim.model("rank-one", chain.p, chain.q, length=case["length"])
         window = {"w": (-2.0, 2.0), "e": (-2.0, 2.0)}
         drawn = flowsim.portrait(model, window=window, resolution=128)
-        flowsim.draw(drawn, ax=axes, legend=False, orbits=False)
+        handles = flowsim.draw(drawn, ax=axes, legend=False, title=False, orbits=False)
         grid = np.array([list(row) for row in case["grid"]]).ravel()
         points = grid_points(len(case["grid"][0]), len(case["grid"])).numpy()
         learns = str(int(Label.GLOBAL_MINIMUM))
@@ -197,16 +197,14 @@ def draw_basins(record: Found) -> Figure:
         axes.scatter(points[off, 1], points[off, 0], s=50, facecolors="none", edgecolors="#CC79A7",
                      linewidths=1.6, label="otherwise than the flow")  # fmt: skip
         axes.set_title(
-            f"{papers.caption(chain)}\n{case['agree']} of {case['decided']} as the flow says "
-            f"({case['low']:.1%} to {case['high']:.1%})", fontsize=10,
+            f"{papers.caption(chain)}: {case['agree']} of {case['decided']} as the flow says",
+            fontsize=10,
         )  # fmt: skip
-    case = next(iter(found.values()))
-    papers.legend_below(figure.axes[0], 1 + len(found))
-    figure.suptitle(
-        "Whole transformers trained on a GPU, from starts on the plane,\nand the basins of the "
-        f"rank-one flow ($d$ = {case['d']}, $N$ = {case['length']}, noise {case['noise']:g})",
-        fontsize=11,
-    )  # fmt: skip
+    marks, _ = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles=[*marks, *handles], loc="outside lower center", ncols=2, fontsize=9,
+                  frameon=False)  # fmt: skip
+    figure.suptitle("Whole transformers trained on a GPU, and the basins of the rank-one flow",
+                    fontsize=11)  # fmt: skip
     return figure
 
 

@@ -37,6 +37,7 @@ PICTURES = {
     "overlay": "overlay.png",
     "redraw": "times.png",
     "reduce": "reduced.png",
+    "slices": "slice.png",
     "trapped_share": "trapped.png",
     "unresolved": "first.png",
 }

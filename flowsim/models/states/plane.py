@@ -73,9 +73,9 @@ class StatesModel(GapModel):
 
     def _remark(self) -> str:
         """Full training never leaves the plane; below the threshold noise opens its trap."""
-        opens = "; its trap opens to any noise off it, rounding too"
-        trapped = opens if self.chain.second_eigenvalue > 0 else ""
-        return f"(exact: full training with $S$ logits never leaves this plane{trapped})"
+        exact = "(exact: full training with $S$ logits never leaves this plane)"
+        opens = f"\n(at $p$ = {self.chain.p:g} any noise off the plane frees the trapped starts)"
+        return exact + opens * (self.chain.second_eigenvalue > 0)
 
     @property
     def gap_factor(self) -> float:
