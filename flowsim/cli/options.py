@@ -21,7 +21,6 @@ MAX_LENGTH = 10**6
 #: p and q lie between this and its complement: nearer to 0 or 1 float64 knows no 1 − p − q.
 SMALLEST_CHANCE = 1e-12
 #: Scales between which float64 holds every start of a cloud, its energy and its orbit.
-SMALLEST_SIGMA, LARGEST_SIGMA = 1e-12, 1e3
 
 
 class Interval(NamedTuple):
@@ -231,9 +230,8 @@ def spread(text: str) -> Spread:
         found = values = (*(low * ratio ** (i / (count - 1)) for i in range(count - 1)), high)
     else:
         found, values = number(text), (number(text),)
-    if not all(SMALLEST_SIGMA <= value <= LARGEST_SIGMA for value in values):
-        raise wrong(f"be from {SMALLEST_SIGMA:g} to {LARGEST_SIGMA:g}: a number, LOW:HIGH:COUNT "
-                    "or NAME=S,NAME=S", text)  # fmt: skip
+    if not all(0 < value < math.inf for value in values):
+        raise wrong("be positive: a number, LOW:HIGH:COUNT or NAME=S,NAME=S", text)
     return Spread(found)
 
 

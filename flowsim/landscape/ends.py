@@ -371,7 +371,10 @@ class Ends:
         inner = self._polished(way[1:-1].reshape(-1, one.shape[1]), _PROJECTED)
         way = torch.cat([one[None], inner.reshape(_BETWEEN, *one.shape), other[None]])
         loss = self.model.loss(way).detach()
-        level = ((loss - loss[0]).abs() <= _LEVEL * rise + _UNITS * loss[0].abs()).all(0)
+        places = rounded(way.flatten(0, 1))
+        others = torch.stack([self.model.loss(place).detach() for place in places])
+        noise = (others.reshape(-1, *loss.shape) - loss).abs().amax((0, 1))
+        level = ((loss - loss[0]).abs() <= _LEVEL * rise + noise + _UNITS * loss[0].abs()).all(0)
         gaps, length = way.diff(dim=0).norm(dim=-1).amax(0), (other - one).norm(dim=-1)
         return level & (gaps <= 0.5 * length)
 

@@ -7,6 +7,7 @@ import torch
 from flowsim import find_limits, from_loss
 from flowsim.labels import Label
 from flowsim.landscape import Ends
+from flowsim.landscape.stability import rounded
 
 
 def powell(a, b, c, d):
@@ -96,6 +97,21 @@ def test_two_minima_of_equal_loss_are_two(power, apart):
     found, codes = found_from(f, starts)
     assert [end.dimension for end in found] == [0, 0]
     assert (codes.reshape(20, 2) == torch.tensor([1, 2])).all()
+
+
+def test_rounding_of_the_loss_divides_no_set():
+    """Where Πa = 1 to the last bit the loss is 0 or 2⁻¹⁰⁵, which is all that it rises between."""
+    draws = torch.randn(20, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    near = 1 + 1e-7 * draws
+    found, codes = found_from(lambda a, b, c, d, e: (1 - a * b * c * d * e) ** 2 / 2, near)
+    assert [end.dimension for end in found] == [4] and (codes == 1).all()
+
+
+def test_places_to_tell_rounding_by_differ_in_their_last_bits():
+    place = torch.tensor([[1.5, -2.5, 1e-300]], dtype=torch.float64)
+    for other in rounded(place):
+        assert (other != place).all()
+        torch.testing.assert_close(other, place, rtol=2.0**-50, atol=0.0)
 
 
 @pytest.mark.slow
