@@ -43,6 +43,16 @@ _WORDS = {"options", "attributes", "with_axes", "optimal_bias", "from_canonical"
 _KNOWN = {*_DERIVATIVES, *_FORMULAS, *_LABELS, *_KNOWLEDGE, *_WORDS, "_conserved", "_axes"}
 
 
+class Former:
+    """A member that went: reading it says what stands in its place."""
+
+    def __init__(self, name: str, instead: str) -> None:
+        self.name, self.instead = name, instead
+
+    def __get__(self, model: Any, kind: Any = None) -> Any:
+        raise AttributeError(f"{kind.__name__!r} object has no {self.name}: use {self.instead}")
+
+
 def unwritten(method: Any) -> Any:
     """Mark a method that the first complete class has to write."""
     method.unwritten = True
@@ -76,14 +86,14 @@ def _is_outdated(cls: type, name: str, group: tuple[str, ...], sources: set[str]
     """Return whether the last of a group of methods was computed from others than there are."""
     order = cls.__mro__
     written = [at for at, kind in enumerate(order) if vars(kind).keys() & {*group}]
-    if not written or not any(name in vars(kind) for kind in order[written[0] + 1 :]):
+    if not written or not _is_in(name, order[written[0] + 1 :]):
         return False  # there is no other
     return _changed(cls, _speaks_for(order, written[0]), sources)
 
 
 def _default(cls: type, name: str) -> Any:
     """The definition of the first class of all."""
-    return next(vars(kind)[name] for kind in reversed(cls.__mro__) if name in vars(kind))
+    return next(vars(kind)[name] for kind in reversed(cls.__mro__) if _is_in(name, (kind,)))
 
 
 def _speaks_for(order: tuple[type, ...], at: int) -> int:
@@ -113,5 +123,6 @@ def _helpers(kind: type, later: tuple[type, ...]) -> Iterator[str]:
 
 
 def _is_in(name: str, classes: tuple[type, ...]) -> bool:
-    """Return whether one of the classes has a name of its own."""
-    return any(name in vars(kind) for kind in classes)
+    """Return whether one of the classes has a name of its own, that did not go."""
+    found = (vars(kind).get(name) for kind in classes if name in vars(kind))
+    return any(not isinstance(value, Former) for value in found)

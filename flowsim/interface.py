@@ -23,7 +23,7 @@ from torch import Tensor
 from flowsim.arrays import Numbers, to_tensor
 from flowsim.curves import Curve
 from flowsim.errors import InputError
-from flowsim.inheritance import forget_outdated, unwritten
+from flowsim.inheritance import Former, forget_outdated, unwritten
 from flowsim.running import quickly
 
 #: The smallest and the largest value of a coordinate.
@@ -233,7 +233,11 @@ class PlaneDefaults:
     fixed: Mapping[str, float] = field(default_factory=dict)
 
 
-class Plane:
+class _FormerPlane:
+    holds = Former("holds", "fixable")
+
+
+class Plane(_FormerPlane):
     """Two axes on which starts are laid, and the way to the model's coordinates and back.
 
     By default two coordinates of the model, see ``with_axes``, the others held at 0. A model with
@@ -417,20 +421,12 @@ FORMER = {
 }
 
 
-class _Former:
-    """A member that went: reading it says what stands in its place."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, model: Any, kind: Any = None) -> Any:
-        message = f"{kind.__name__!r} object has no {self.name}: use {FORMER[self.name]}"
-        raise AttributeError(message)
-
-
 class _FormerMembers:
-    levels, subtitle, conserved_names, shown, with_axes = (_Former() for _ in range(5))
-    rate_scale, has_flow_of, fast, slow, kinked = (_Former() for _ in range(5))
+    pass
+
+
+for _name, _instead in FORMER.items():
+    setattr(_FormerMembers, _name, Former(_name, _instead))
 
 
 def _takes_arrays(method: object) -> bool:

@@ -18,6 +18,7 @@ from flowsim.chain import BinaryChain
 from flowsim.chains.seen import SeenChain
 from flowsim.curves import Curve
 from flowsim.errors import InputError
+from flowsim.inheritance import Former
 from flowsim.interface import (
     EndLosses,
     Integral,
@@ -71,6 +72,7 @@ class OnChain(RecordedModel):
     """
 
     chain: Any
+    p, q = Former("p", "chain.p"), Former("q", "chain.q")
     heading = ""
     dynamic_bias = False
     tied = True

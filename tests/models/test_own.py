@@ -304,6 +304,13 @@ def test_the_interface_is_what_an_author_needs():
 def test_members_of_former_versions_answer_with_the_new_ones():
     with pytest.raises(AttributeError, match=r"no with_axes: use flowsim\.interface\.with_axes"):
         well().with_axes("x", "y")
+    for name in flowsim.interface.FORMER:
+        with pytest.raises(AttributeError, match=f"'well' object has no {name}: use "):
+            getattr(well(), name)
+    with pytest.raises(AttributeError, match="no holds: use fixable"):
+        _ = well().plane.holds
+    with pytest.raises(AttributeError, match=r"'UntiedModel' object has no p: use chain\.p"):
+        _ = flowsim.model("untied", 0.5, 0.8).p
     with pytest.raises(InputError, match="Old defines subtitle: write the second line of title"):
         type("Old", (flowsim.Model,), {"coordinates": ("x",), "subtitle": "of old"})
     kept = {"coordinates": ("x",), "conserved": lambda self, theta: theta}
