@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from flowsim.boundary.edges import (
     nearest_on,
 )
 from flowsim.boundary.geometry import find_crossings
+from flowsim.boundary.shooting import Shooting
 from flowsim.errors import InputError
 from flowsim.flow.options import accepts_starts
 from flowsim.flow.orbits import find_limits
@@ -164,7 +166,10 @@ class Search:
 
     def label(self, points: np.ndarray, exact: bool = True) -> np.ndarray:
         """Codes of the ends of points (m, d); −1 of those in no basin."""
-        theta = self.place(torch.from_numpy(points))
+        return self._codes_of(self.place(torch.from_numpy(points)), exact)
+
+    def _codes_of(self, theta: Tensor, exact: bool = True) -> np.ndarray:
+        """Codes of the ends of θ (m, k); −1 of those in no basin."""
         found = find_limits(self.model, theta, _RTOL if exact and self.batched else None)
         end_codes = self.ends.identify(found).numpy()
         return np.where(np.isin(found.label.numpy(), _NONE), -1, end_codes)
@@ -210,7 +215,10 @@ class Search:
             edges = manifold_edges(self.model, self.window, self.label, order)
             if explains(edges, self.axes, end_codes):
                 return nearest_on(edges, starts, self.own)
-        edges = bisected_edges(self.label, self.axes, end_codes, self.exact, self.batched)
+        shooting = None
+        if self.batched:
+            shooting = Shooting(self.model, self.place, partial(self._codes_of, exact=False))
+        edges = bisected_edges(self.label, self.axes, end_codes, self.exact, self.batched, shooting)
         return nearest_on(edges, starts, self.own)
 
     def _on_line(self, starts: np.ndarray, nodes: np.ndarray, end_codes: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from scipy.spatial import cKDTree
 
 from flowsim.boundary.geometry import Lattice, find_crossings, march
 from flowsim.boundary.manifolds import stable_manifolds
+from flowsim.boundary.shooting import Shooting
 from flowsim.interface import Model, Range
 
 #: Places along a separatrix in closed form; and on a bisected curve for each of its points.
@@ -18,9 +19,9 @@ _SAMPLED, _FINER = 2001, 8
 #: Labels at once that take a batched engine about as long as a few; and how often a way between two
 #: points is parted at most, by other engines and by these.
 _TOGETHER, _LEVELS = 500, (18, 5)
-#: Halvings after which crossings are thinned out; how far off a cubic may have been around a way,
+#: How far off a cubic may have been around a way,
 #: and how short that is where it is parted no more, over the length of a bracket.
-_ROUGH, _OFF, _SHORTEST = 4, 32.0, 10.0
+_OFF, _SHORTEST = 32.0, 10.0
 #: Widths beside a cubic where a curve is sought, at first and then, over the length of the way.
 _NARROW, _WIDE = 1 / 64, 1.0
 #: Part of the way between two points where it is sought: beside the middle, which may be a
@@ -139,12 +140,13 @@ def _with_corners(points: np.ndarray) -> np.ndarray:
 
 def bisected_edges(
     label: Labels, axes: Sequence[np.ndarray], end_codes: np.ndarray, exact: float,
-    batched: bool = False,
+    batched: bool = False, shooting: Shooting | None = None,
 ) -> list[Edge]:  # fmt: skip
-    """The curves between nodes with different ends, through crossings found by bisection.
+    """The curves between nodes with different ends, through crossings between them.
 
-    Between crossings a cubic goes through four of them. Between two it is bisected across that
-    cubic, and again on both sides where the cubic was too far off.
+    Between crossings a cubic goes through four of them. Between two another one is sought across
+    that cubic, and again on both sides where the cubic was too far off. Crossings are bisected
+    where ``shooting`` finds none.
 
     Args:
         label: codes of places (m, 2), not positive for no end.
@@ -154,6 +156,7 @@ def bisected_edges(
         batched: whether labels of hundreds take about as long as those of a few. Then more are
             asked at once than are needed, and ways between points are parted less often, as beside
             a corner.
+        shooting: of the model, if its flow can be differentiated.
     """
     lattice = Lattice(end_codes.shape, 0)
     cells = lattice.cells(0)
@@ -176,17 +179,15 @@ def bisected_edges(
         for row in nodes
     )
     ends = np.stack([end_codes.ravel()[row] for row in nodes], axis=1)
-    number = np.concatenate(numbers)
-    rough = find_crossings(label, inner, outer, _ROUGH, ahead_of(len(inner), batched), ends[:, 0])
-    points = rough.along(inner, outer)
+    number, points = np.concatenate(numbers), (inner + outer) / 2
     spacing = 0.4 * min(float(np.diff(values).max()) for values in axes)
     keep = _spread(points, ends, number, spacing)
-    way = outer[keep] - inner[keep]
-    part, half = rough.at[keep, None], rough.width[keep, None] / 2
-    ends, number = ends[keep], number[keep]
-    points = _bisected(label, inner[keep] + (part - half) * way,
-                       inner[keep] + (part + half) * way, ends[:, 0], exact, batched)  # fmt: skip
-    points, ends, number = _refined(label, points, ends, number, exact, batched)
+    inner, outer, ends, number = inner[keep], outer[keep], ends[keep], number[keep]
+    points = _crossed(label, inner, outer, ends, exact, batched, shooting)
+    keep = _spread(points, ends, number, spacing)
+    points, ends, number = _refined(
+        label, points[keep], ends[keep], number[keep], exact, batched, shooting
+    )
     return [_dense(points[number == i], ends[number == i]) for i in np.unique(number)]
 
 
@@ -206,15 +207,31 @@ def _spread(points: np.ndarray, ends: np.ndarray, number: np.ndarray, spacing: f
     return np.array(kept)
 
 
-def _bisected(
-    label: Labels, inner: np.ndarray, outer: np.ndarray, own: np.ndarray, exact: float,
-    batched: bool,
+def _crossed(
+    label: Labels, inner: np.ndarray, outer: np.ndarray, ends: np.ndarray, exact: float,
+    batched: bool, shooting: Shooting | None,
 ) -> np.ndarray:  # fmt: skip
     """The crossings between places inside and outside, to that length."""
+    inner, outer, found = inner.copy(), outer.copy(), np.full(inner.shape, np.nan)
     longest = float(np.linalg.norm(outer - inner, axis=1).max(initial=exact))
-    halvings = max(int(np.ceil(np.log2(longest / exact))), 1)
-    ahead = ahead_of(len(inner), batched)
-    return find_crossings(label, inner, outer, halvings, ahead, own).along(inner, outer)
+    halvings, rows = max(int(np.ceil(np.log2(longest / exact))), 1), np.arange(len(inner))
+    # what is not shot is halved, at first as often as one call for labels allows, and shot again
+    for last in (True,) if shooting is None else (False, True):
+        if shooting is not None:
+            middle, half = (inner[rows] + outer[rows]) / 2, (outer[rows] - inner[rows]) / 2
+            found[rows] = shooting.crossings(middle, half, ends[rows], exact)
+            rows = rows[np.isnan(found[rows, 0])]
+        ahead = ahead_of(len(rows), batched)
+        cross = find_crossings(
+            label, inner[rows], outer[rows], halvings if last else ahead, ahead, ends[rows, 0]
+        )
+        halvings -= ahead
+        way, half = outer[rows] - inner[rows], cross.width[:, None] / 2
+        inner[rows], outer[rows] = (
+            inner[rows] + (cross.at[:, None] + sign * half) * way for sign in (-1, 1)
+        )
+    found[rows] = (inner[rows] + outer[rows]) / 2
+    return found
 
 
 def ahead_of(count: int, batched: bool) -> int:
@@ -256,6 +273,7 @@ def _refined(
     number: np.ndarray,
     exact: float,
     batched: bool,
+    shooting: Shooting | None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The curves with further points, where a cubic does not predict them."""
     off = np.full(len(points), np.inf)  # how far off the cubic was around the way to the next point
@@ -269,8 +287,16 @@ def _refined(
         along = points[at + 1] - points[at]
         normal = np.stack([-along[:, 1], along[:, 0]], 1) / chord[at, None]
         inner, outer = np.full(guess.shape, np.nan), np.full(guess.shape, np.nan)
+        found = inner.copy()
+        if shooting is not None:
+            wide = _WIDE * chord[at, None] * normal
+            for sign in (1, -1):
+                rows = np.flatnonzero(np.isnan(found[:, 0]))
+                found[rows] = shooting.crossings(
+                    guess[rows], sign * wide[rows], ends[at[rows]], exact
+                )
         for width in (np.minimum(off[at], _NARROW * chord[at]), _WIDE * chord[at]):
-            rows = np.flatnonzero(np.isnan(inner[:, 0]))
+            rows = np.flatnonzero(np.isnan(inner[:, 0]) & np.isnan(found[:, 0]))
             if not len(rows):
                 break
             beside = width[rows, None] * normal[rows]
@@ -281,10 +307,13 @@ def _refined(
                     axis=1
                 )
                 inner[rows[pair]], outer[rows[pair]] = sides[i, pair], sides[1 - i, pair]
-        there = np.isfinite(inner[:, 0])
+        rows = np.flatnonzero(np.isfinite(inner[:, 0]))
+        found[rows] = _crossed(
+            label, inner[rows], outer[rows], ends[at[rows]], exact, batched, None
+        )
+        there = np.isfinite(found[:, 0])
         off[at[~there]] = 0.0
-        at, guess, inner, outer = at[there], guess[there], inner[there], outer[there]
-        found = _bisected(label, inner, outer, ends[at, 0], exact, batched)
+        at, guess, found = at[there], guess[there], found[there]
         away = np.linalg.norm(found - guess, axis=1)
         # where it falls no faster than in proportion to the way there is a corner
         off[at] = np.where(8 * away > off[at], _OFF / 2, 1.0) * away

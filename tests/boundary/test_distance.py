@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+import torch
 from scipy.optimize import minimize_scalar
 
 import flowsim
 from flowsim.boundary import add_edge_distance, edge_distance, per_end, stable_manifolds
 from flowsim.boundary.distance import Search
 from flowsim.boundary.edges import bisected_edges, nearest_on
+from flowsim.boundary.shooting import Shooting
 
 HIMMELBLAU = [(3, 2), (3.58442834, -1.84812653), (-3.77931025, -3.28318599),
               (-2.80511809, 3.13131252)]  # fmt: skip
@@ -204,3 +206,35 @@ def test_ends_change_within_1e_6_across_himmelblaus_grown_manifolds(himmelblau):
         beside.append([manifold.points[places] + sign * 1e-6 * normal for sign in (1, -1)])
     ends = flowsim.find_limits(himmelblau, np.concatenate(beside, axis=1), rtol=1e-9).theta
     assert (np.linalg.norm(ends[0] - ends[1], axis=1) > 0.1).all()
+
+
+def test_crossings_are_shot_at_the_stable_manifold_of_a_saddle_in_a_slice():
+    # of x = u − v²/10 − 3z/10, x′ = x − x³: the stable manifold of the saddle is x = 0
+    class Bent(flowsim.Model):
+        coordinates = ("u", "v", "z")
+
+        def field(self, theta):
+            u, v, z = theta.unbind(-1)
+            x = u - 0.1 * v**2 - 0.3 * z
+            rest = torch.stack([-v, -2 * z], -1)
+            along = x - x**3 + 0.2 * v * rest[..., 0] + 0.3 * rest[..., 1]
+            return torch.cat([along[..., None], rest], -1)
+
+        def loss(self, theta):
+            return 0 * theta[..., 0]
+
+    def place(points):
+        return torch.nn.functional.pad(points, (0, 1), value=0.5)
+
+    def codes(theta):
+        u, v, z = theta.unbind(-1)
+        return torch.where(u > 0.1 * v**2 + 0.3 * z, 1, 2).numpy()
+
+    v = np.linspace(-1, 1, 9)
+    middle, half = np.stack([0.2 + 0.1 * v, v], 1), np.tile([0.6, 0.0], (9, 1))
+    shooting = Shooting(Bent(), place, codes)
+    found = shooting.crossings(middle, half, np.tile([2, 1], (9, 1)), 1e-8)
+    assert found[:, 0] == pytest.approx(0.1 * v**2 + 0.15, abs=1e-7)
+    assert len(shooting.saddles) == 1
+    missed = shooting.crossings(middle, half, np.tile([1, 2], (9, 1)), 1e-8)
+    assert np.isnan(missed).all()

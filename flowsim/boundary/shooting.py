@@ -1,0 +1,268 @@
+"""Places of a boundary whose trajectories end in a saddle, by Newton's method on its flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.integrate import DOP853
+from torch import Tensor
+
+from flowsim.interface import Model
+
+#: c of dx/ds = f/(|f| + c), over the mean speed of the first places; steps of all rows together;
+#: the speed, over the least before, at which a row has left a saddle, and over the fastest, at
+#: which a row may be next to a sink.
+_SOFT, _STEPS, _LEFT, _SLOW = 0.1, 200, 8.0, 0.1
+#: Newton's steps along each way, and to a saddle.
+_TRIALS, _NEWTON = 12, 30
+#: In parts of the places' spread: half the width of difference quotients, how near steps to a
+#: saddle end, and how far apart two are.
+_SMALL, _ARRIVED, _APART = 1e-6, 1e-12, 1e-6
+#: The slowest rate of a saddle over the fastest, below which it is one of a continuum.
+_SLOWEST = 1e-4
+#: Error per step at first, and at last; the part of a step that it may be between.
+_ROUGH, _FINE, _SAFE = 1e-5, 1e-8, 1e-2
+#: How far a trajectory has come from its saddle at most, over its first distance, for a place.
+_NEAR = 0.05
+#: Distance from a saddle to ask where the flow leads, and of difference quotients there, in parts
+#: of the spread.
+_BESIDE, _WIDTH = 1e-2, 1e-4
+
+
+class Saddle(NamedTuple):
+    """A saddle that the flow leaves in one direction.
+
+    Attributes:
+        theta: the point, (k,).
+        left: the left eigenvector of that direction, (k,), along whose side ``codes[0]`` is.
+        bend: M of ψ = ℓ·y + y·My, of y beside the saddle, which the flow multiplies by e^{λt}.
+        codes: of the ends to which the flow leads from both sides.
+    """
+
+    theta: np.ndarray
+    left: np.ndarray
+    bend: np.ndarray
+    codes: tuple[int, int]
+
+
+class Shooting:
+    """Finds where ways cross the stable manifolds of saddles.
+
+    A trajectory is followed to where it is nearest to a saddle, with its derivative w along the
+    way. With the left eigenvector ℓ of the direction in which the flow leaves the saddle,
+    ℓ·(θ − saddle) / ℓ·w is Newton's step.
+
+    Args:
+        model: whose flow it is.
+        place: the model's coordinates (m, k) of places (m, d).
+        codes: of the ends of θ (m, k), not positive for no end.
+    """
+
+    def __init__(
+        self, model: Model, place: Callable[[Tensor], Tensor], codes: Callable[[Tensor], np.ndarray]
+    ) -> None:
+        self.model, self.place, self.codes = model, place, codes
+        self.saddles: list[Saddle] = []
+
+    def crossings(
+        self, middle: np.ndarray, half: np.ndarray, ends: np.ndarray, exact: float
+    ) -> np.ndarray:
+        """Places middle + u half, |u| ≤ 1, where the end changes; NaN where none is found.
+
+        Args:
+            middle, half: (n, d).
+            ends: the codes before and after it, (n, 2).
+            exact: the length of Newton's last step.
+        """
+        n = len(middle)
+        found = np.full(middle.shape, np.nan)
+        part, low, high = np.zeros(n), np.full(n, -1.0), np.ones(n)
+        length, going, rtol = np.linalg.norm(half, axis=1), np.arange(n), _ROUGH
+        for _ in range(_TRIALS if n else 0):
+            at = middle[going] + part[going, None] * half[going]
+            shot = self._shot(at, half[going], ends[going], rtol)
+            if shot is None:
+                break
+            step, ahead, ok, near = shot
+            high[going] = np.where(ahead, high[going], part[going])
+            low[going] = np.where(ahead, part[going], low[going])
+            new = part[going] + step
+            inside = (new > low[going]) & (new < high[going])
+            new = np.where(inside, new, (low[going] + high[going]) / 2)
+            moved = np.abs(new - part[going])
+            done = ok & (near <= _NEAR) & (near * moved * length[going] <= exact) & (rtol <= _FINE)
+            found[going[done]] = middle[going[done]] + new[done, None] * half[going[done]]
+            part[going] = new
+            stays = ok & ~done
+            going = going[stays]
+            if not len(going):
+                break
+            rtol = float(np.clip(_SAFE * np.median(near[stays] * moved[stays]), _FINE, _ROUGH))
+        return found
+
+    def _shot(
+        self, at: np.ndarray, along: np.ndarray, ends: np.ndarray, rtol: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+        """Newton's steps, whether the crossing is ahead, and is between these ends, (n,) each.
+
+        And how near the trajectories come to the saddle, in parts of their first distance.
+        """
+        ways = self._followed(at, along, rtol)
+        if ways is None:
+            return None
+        theta, moved, speed = ways
+        self._seek(theta, speed)
+        if not self.saddles:
+            return None
+        points = np.stack([saddle.theta for saddle in self.saddles])
+        left = np.stack([saddle.left for saddle in self.saddles])
+        codes = np.array([saddle.codes for saddle in self.saddles])
+        away = np.linalg.norm(theta[:, :, None] - points, axis=3)  # (steps, n, saddles)
+        nearest = away.min(0)
+        # of its two ends
+        alike = (np.sort(codes, 1)[None] == np.sort(ends, 1)[:, None]).all(2)
+        nearest[~alike] = np.inf
+        which, rows = nearest.argmin(1), np.arange(len(at))
+        step = away[:, rows, which].argmin(0)
+        ok = np.isfinite(nearest[rows, which])
+        offset = theta[step, rows] - points[which]
+        bend = np.stack([saddle.bend for saddle in self.saddles])[which]
+        bent = np.einsum("nij,nj->ni", bend, offset)
+        side = ((left[which] + bent) * offset).sum(1)
+        slope = ((left[which] + 2 * bent) * moved[step, rows]).sum(1)
+        last = ((theta[-1, rows] - points[which]) * left[which]).sum(1)
+        # to which side the end after the crossing is must be the one to which w leads
+        ok &= np.where(slope > 0, codes[which, 0], codes[which, 1]) == ends[:, 1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            newton = np.nan_to_num(-side / slope, posinf=9.0, neginf=-9.0)
+        near = away[step, rows, which] / np.maximum(away[0, rows, which], 1e-300)
+        return newton, last * slope < 0, ok, near
+
+    def _followed(
+        self, at: np.ndarray, along: np.ndarray, rtol: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """Places θ (steps, n, k) of trajectories until they have left a saddle or rest.
+
+        With their derivatives by u and their speeds (steps, n). None of a flow that is too stiff.
+        """
+        n = len(at)
+        start = self.place(torch.from_numpy(at)).numpy()
+        k = start.shape[1]
+        size = float(np.linalg.norm(along, axis=1).max())
+        moved = self.place(torch.from_numpy(at + along)).numpy() - start
+        speed = np.linalg.norm(self._field(start), axis=1)
+        soft, going = _SOFT * speed.mean(), np.ones((n, 1))
+
+        def ahead(_: float, state: np.ndarray) -> np.ndarray:
+            theta, way = state.reshape(2, n, k)
+            width = _SMALL * size / np.maximum(np.linalg.norm(way, axis=1, keepdims=True), 1e-300)
+            field = self._field(np.concatenate([theta, theta + width * way, theta - width * way]))
+            here, up, down = field.reshape(3, n, k)
+            pace = going / (np.linalg.norm(here, axis=1, keepdims=True) + soft)
+            return np.nan_to_num(np.stack([here, (up - down) / (2 * width)]) * pace).ravel()
+
+        first = np.stack([start, moved]).ravel()
+        solver = DOP853(ahead, 0.0, first, np.inf, rtol=rtol, atol=1e-3 * rtol * size)
+        states, speeds = [first.reshape(2, n, k)], [speed]
+        least, fastest = speed.copy(), speed.copy()
+        for _ in range(_STEPS):
+            solver.step()
+            if solver.status != "running":
+                return None
+            states.append(solver.y.reshape(2, n, k))
+            speed = np.linalg.norm(self._field(states[-1][0]), axis=1)
+            speeds.append(speed)
+            least, fastest = np.minimum(least, speed), np.maximum(fastest, speed)
+            stops = (speed > _LEFT * least) & (least < 0.5 * speeds[0])
+            slow = np.flatnonzero((speed <= _SLOW * fastest) & (going[:, 0] > 0))
+            stops[slow] |= self._contracts(states[-1][0][slow])
+            if (stops & (going[:, 0] > 0)).any():
+                going[stops] = 0.0
+                solver.f = ahead(solver.t, solver.y)
+            if not going.any():
+                break
+        else:
+            return None
+        whole = np.stack(states)
+        return whole[:, 0], whole[:, 1], np.stack(speeds)
+
+    def _field(self, theta: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self.model.field(torch.from_numpy(theta)).detach().numpy()
+        return found
+
+    def _contracts(self, theta: np.ndarray) -> np.ndarray:
+        """Mask of places (n, k) at which nothing grows."""
+        if not len(theta):
+            return np.zeros(0, bool)
+        slope = self.model.jacobian(torch.from_numpy(theta)).detach().numpy()
+        grows: np.ndarray = np.linalg.eigvals(slope).real.max(1)
+        return grows < 0
+
+    def _seek(self, theta: np.ndarray, speed: np.ndarray) -> None:
+        """Add the saddles to which Newton's steps lead from where rows are slowest and leave."""
+        later = np.maximum.accumulate(speed[::-1])[::-1]
+        slow = np.where(later > 2 * speed, speed, np.inf)
+        step = slow.argmin(0)
+        rows = np.flatnonzero(np.isfinite(slow.min(0)))
+        if not len(rows):
+            return
+        size = float(np.ptp(theta.reshape(-1, theta.shape[2]), axis=0).max())
+        point = torch.from_numpy(theta[step[rows], rows])
+        if self.saddles:  # from places near to none
+            known = torch.from_numpy(np.stack([saddle.theta for saddle in self.saddles]))
+            away = torch.cdist(point, known).amin(1)
+            point = point[away > _NEAR * size]
+        if not len(point):
+            return
+        begun = point
+        for _ in range(_NEWTON):
+            slope = self.model.jacobian(point).detach()
+            step_to = torch.linalg.solve_ex(slope, self.model.field(point).detach()[..., None])[0]
+            point = point - step_to[..., 0].nan_to_num(0.0, 0.0, 0.0)
+            if bool((step_to.abs() <= _ARRIVED * size).all()):
+                break
+        arrived = (step_to[..., 0].abs() <= 1e3 * _ARRIVED * size).all(1)
+        arrived &= ((point - begun).norm(dim=1) < size) & point.isfinite().all(1)
+        for one in point[arrived]:
+            if all(np.linalg.norm(one.numpy() - s.theta) > _APART * size for s in self.saddles):
+                self._add(one, size)
+
+    def _add(self, point: Tensor, size: float) -> None:
+        """Add a point of rest, if it is a saddle with two ends."""
+        rates, vectors = np.linalg.eig(self.model.jacobian(point[None])[0].detach().numpy())
+        if (rates.real > 0).sum() != 1 or np.abs(rates).min() < _SLOWEST * np.abs(rates).max():
+            return
+        out = int(rates.real.argmax())
+        left = np.linalg.inv(vectors)[out].real
+        way = torch.from_numpy(vectors[:, out].real)
+        both = torch.stack([point + sign * _BESIDE * size * way for sign in (1, -1)])
+        one, other = self.codes(both).tolist()
+        if one != other and min(one, other) > 0:
+            left /= np.linalg.norm(left)
+            bend = self._bend(point, left, float(rates[out].real), size)
+            self.saddles.append(Saddle(point.numpy(), left, bend, (one, other)))
+
+    def _bend(self, point: Tensor, left: np.ndarray, rate: float, size: float) -> np.ndarray:
+        """M of ψ = ℓ·y + y·My, which grows at the rate λ up to second order in y, (k, k).
+
+        With the Jacobian A + B(y) at y beside the saddle: AᵀM + MA − λM = −½ ℓ·B.
+        """
+        k, width = len(left), _WIDTH * size
+        unit = torch.eye(k).to(point)
+        ends = (
+            self.model.jacobian(
+                torch.cat([point[None], point + width * unit, point - width * unit])
+            )
+            .detach()
+            .numpy()
+        )
+        slope, second = ends[0], (ends[1 : k + 1] - ends[k + 1 :]) / (2 * width)
+        push = np.einsum("i,jim->jm", left, second) / 2
+        push = (push + push.T) / 2
+        one = np.eye(k)
+        matrix = np.kron(slope.T, one) + np.kron(one, slope.T) - rate * np.eye(k * k)
+        found: np.ndarray = np.linalg.lstsq(matrix, -push.ravel(), rcond=1e-9)[0].reshape(k, k)
+        return found
