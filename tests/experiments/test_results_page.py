@@ -21,8 +21,6 @@ def pages():
 def test_the_tables_are_those_of_the_numbers():
     for path, text in results_page.pages_with_tables(pages()).items():
         assert path.read_text() == text, path.name
-    files = {path for path in results_page.pages_with_tables(pages()) if path.suffix == ".csv"}
-    assert {*(FOLDER / "tables").iterdir()} == files
 
 
 def test_a_changed_number_changes_its_page(tmp_path, monkeypatch):
@@ -31,20 +29,18 @@ def test_a_changed_number_changes_its_page(tmp_path, monkeypatch):
     path = tmp_path / "figures" / "reduce_networks.json"
     path.write_text(path.read_text().replace('"coordinates": 32', '"coordinates": 1'))
     before, page = pages(), FOLDER / "reduced.md"
-    file = FOLDER / "tables" / "reduced_others.csv"
     after = results_page.pages_with_tables(before)
-    assert {path for path in after if path.read_text() != after[path]} == {page, file}
+    assert {path for path in after if path.read_text() != after[path]} == {page}
     changed = set(after[page].splitlines()) - set(before[page].splitlines())
     assert [line.split("|")[3].strip() for line in changed] == ["1"]
     path.unlink()
     after = results_page.pages_with_tables(before)
     assert "Not measured yet: `make reduce_networks`" in after[page]
-    assert after[file] == "not measured yet\n"
 
 
-def test_a_table_has_at_most_one_place_and_the_figures_have_one():
-    without = {path: text.replace("<!-- figures -->", "") for path, text in pages().items()}
-    with pytest.raises(ValueError, match="0 places for 'figures'"):
+def test_every_table_has_one_place():
+    without = {path: text.replace("<!-- starts -->", "") for path, text in pages().items()}
+    with pytest.raises(ValueError, match="0 places for 'starts'"):
         results_page.pages_with_tables(without)
     twice = {path: text * 2 for path, text in pages().items()}
     twice[FOLDER / "index.md"] += "<!-- square -->\n<!-- end of square -->"
@@ -52,14 +48,8 @@ def test_a_table_has_at_most_one_place_and_the_figures_have_one():
         results_page.pages_with_tables(twice)
 
 
-def test_every_file_of_a_table_is_listed():
-    shown = re.findall(r"\]\(tables/(\w+)\.csv\)", (FOLDER / "tables.md").read_text())
-    assert sorted(shown) == sorted(path.stem for path in (FOLDER / "tables").iterdir())
-
-
 @pytest.mark.slow
-def test_agreement_becomes_tables(tmp_path, monkeypatch):
-    """From what the studies themselves write of a few starts; only drawn numbers have intervals."""
+def test_only_drawn_numbers_have_intervals(tmp_path):
     agreement = __import__("agreement")
     chain = agreement.CHAINS[0]
     cases = [agreement.Case(*chain, 8, 8, 0.0, "all", 4)]
@@ -67,16 +57,16 @@ def test_agreement_becomes_tables(tmp_path, monkeypatch):
     lines = [agreement.counted(case, agreement.run(case, tmp_path)) for case in cases]
     again = [agreement.counted(case, agreement.run(case, tmp_path)) for case in cases]  # kept
     assert again == lines
-    (tmp_path / "agreement.json").write_text(json.dumps({"lines": lines}))
-    monkeypatch.setattr(results_page, "FIGURES", tmp_path)
-    descent, reasons = (
-        results_page.on_page(name).splitlines() for name in ("agreement", "reasons")
+    exact, drawn = lines
+    assert exact["case"] == "p=0.5 q=0.8 d=8 N=8" and (exact["points"], exact["unresolved"]) == (
+        8,
+        0,
     )
-    assert descent[2].startswith("| p=0.5 q=0.8 d=8 N=8 | 8 | 0 | 0 | 8 of 8, 100.0% | nowhere |")
-    assert "noise 0.02 on attention | 2 | 0 | 0 | 2 of 2, 100.0% [" in descent[3]
-    assert reasons[0].split(" | ")[1:] == ["canonical", *agreement.VARIANTS[1:-1], "rank-one |"]
-    assert reasons[2].endswith("100.0% |")
-    assert len({table[0].count("|") for table in (descent, descent[1:], descent[2:])}) == 1
+    assert exact["rank-one"] | {"agree": 8, "decided": 8} == exact["rank-one"]
+    assert "interval" not in exact["rank-one"]
+    assert not exact["rank_one_misses"] and exact["unresolved"] == 0
+    assert [*exact["variants"]] == [*agreement.VARIANTS]
+    assert drawn["rank-one"]["agree"] == 2 and "interval" in drawn["rank-one"]
 
 
 @pytest.mark.slow
