@@ -20,8 +20,10 @@ SUFFIXES = (".csv", ".parquet", ".json")
 def write_table(record: xr.Dataset, path: str | Path) -> None:
     """Write a record for another tool: .csv, .parquet or .json by the suffix.
 
-    A table has a row for each place of the variables that share the most dimensions of ``label``,
-    or of the largest variable, with labels by name. JSON has every variable with its dimensions.
+    A table has a row for each start, and for each further dimension that numbers of starts have,
+    such as the ends that noise leads to. A record without starts has a row for each place of each
+    kind, such as branches, events and shares of ends. Labels are given by name. JSON has every
+    variable with its dimensions.
 
     Args:
         record: any record, such as ``read_record`` returns.
@@ -65,11 +67,24 @@ def _named(variable: xr.DataArray) -> xr.DataArray:
 
 def _table(record: xr.Dataset) -> Any:
     """The rows of a record, a pandas DataFrame."""
-    largest = "label" if "label" in record else max(record.data_vars, key=lambda n: record[n].size)
-    dims = set(record[largest].dims)
-    kept = [name for name in record.data_vars if set(record[name].dims) <= dims]
-    part = record[kept].map(_named)
-    return part.to_dataframe(dim_order=list(record[largest].dims)).reset_index()
+    import pandas
+
+    frames = []
+    for dims in _places(record):
+        kept = [name for name in record.data_vars if set(record[name].dims) <= set(dims)]
+        frame = record[kept].map(_named).to_dataframe(dim_order=list(dims))
+        frames.append(frame.reset_index())
+    return pandas.concat(frames, ignore_index=True)
+
+
+def _places(record: xr.Dataset) -> list[tuple[Any, ...]]:
+    """The dimensions of each kind of row."""
+    given = dict.fromkeys(record[name].dims for name in record.data_vars)
+    if "label" in record:  # the largest that share its dimensions
+        starts = set(record["label"].dims)
+        widest = [dims for dims in given if starts <= set(dims)]
+        return [max(widest, key=lambda dims: math.prod(record.sizes[name] for name in dims))]
+    return [dims for dims in given if not any(set(dims) < set(other) for other in given)]
 
 
 def _all_numbers(record: xr.Dataset) -> dict[str, Any]:

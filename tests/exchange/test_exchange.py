@@ -8,6 +8,7 @@ import numpy as np
 import pandas
 import pytest
 import torch
+import xarray as xr
 from safetensors.torch import save_file
 
 import flowsim
@@ -67,6 +68,30 @@ def test_a_table_has_a_row_for_every_start_with_labels_by_name(tmp_path):
     first = record["label"].transpose("x", "y")[0, 0].item()
     row = table[(table.x == record.x[0].item()) & (table.y == record.y[0].item())]
     assert row["label"].item() == names[first]
+
+
+def test_a_table_has_the_chances_of_every_end_with_their_bounds(tmp_path):
+    starts, generator = {"x": np.array([0.1, -0.1]), "y": np.zeros(1)}, torch.Generator()
+    model = flowsim.from_loss(well)
+    record = flowsim.noise.end_probabilities(model, starts, [0.05, 0.1], 0.1, generator, seeds=3)
+    write_table(record, tmp_path / "noise.csv")
+    table = pandas.read_csv(tmp_path / "noise.csv")
+    assert "label" in table
+    for name in ("share", "share_low", "share_high"):
+        np.testing.assert_allclose(table[name], record[name].to_numpy().ravel(), rtol=1e-12)
+
+
+def test_a_table_of_a_record_without_starts_has_rows_of_every_kind(tmp_path):
+    record = xr.Dataset({
+        "branch_x": ("branch_point", np.arange(5.0)),
+        "event_kind": ("event", [0, 1], {"flag_meanings": "fold pitchfork"}),
+        "share": (("g", "basin"), np.full((3, 2), 0.5)),
+        "samples": ("g", [8, 8, 8]),
+    })  # fmt: skip
+    write_table(record, tmp_path / "branches.csv")
+    table = pandas.read_csv(tmp_path / "branches.csv")
+    assert table.notna().sum()[["branch_x", "share", "samples"]].tolist() == [5, 6, 6]
+    assert table["event_kind"].dropna().tolist() == ["fold", "pitchfork"]
 
 
 def test_json_has_every_number_of_a_record_and_no_nan(tmp_path):
