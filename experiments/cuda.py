@@ -170,6 +170,10 @@ def _strings(labels: np.ndarray, columns: int) -> list[str]:
     return ["".join(row) for row in labels.reshape(-1, columns)]
 
 
+#: First words of the entries of a portrait's legend that the figure keeps.
+SHOWN = ("reaches", "trapped", "the", "basin", "separatrix")
+
+
 def draw_basins(record: Found) -> Figure:
     """A panel for each chain: the flow's basins, and on them where every transformer ended."""
     found = record["found"]
@@ -201,7 +205,8 @@ def draw_basins(record: Found) -> Figure:
             fontsize=10,
         )  # fmt: skip
     marks, _ = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles=[*marks, *handles], loc="outside lower center", ncols=2, fontsize=9,
+    kept = [one for one in handles if str(one.get_label()).split()[0] in SHOWN]
+    figure.legend(handles=[*marks[-3:], *kept], loc="outside lower center", ncols=2, fontsize=9,
                   frameon=False)  # fmt: skip
     figure.suptitle("Whole transformers trained on a GPU, and the basins of the rank-one flow",
                     fontsize=11)  # fmt: skip

@@ -37,7 +37,6 @@ PICTURES = {
     "overlay": "overlay.png",
     "redraw": "times.png",
     "reduce": "reduced.png",
-    "slices": "slice.png",
     "trapped_share": "trapped.png",
     "unresolved": "first.png",
 }

@@ -89,7 +89,7 @@ for panel, decay in zip(panels, ("positive", "signed"), strict=True):
     starts = torch.tensor([[0.6, -1.2, y, x] for y in v for x in alpha])
     ends = flowsim.find_limits(memory, starts)
     below[decay] = ends.loss < memory.bigram - 1e-3
-    for reached, colour in ((True, "tab:blue"), (False, "tab:orange")):
+    for reached, colour in ((True, "tab:blue"), (False, "tab:gray")):
         here = below[decay] == reached
         name = "two symbols" if reached else "bigram"
         panel.scatter(starts[here, 3], starts[here, 2], c=colour, label=name)

@@ -129,8 +129,9 @@ class OnChain(RecordedModel):
         There e = τv with v orthogonal to the manifold's α makes the logit b + τ²x, which lowers the
         loss, whatever the other weights (docs/derivations/12.md).
         """
-        saddles = "(local minima at $e$ = 0: saddles of the whole transformer, $d$ ≥ 2)"
-        return saddles if self.tied and self.chain.second_eigenvalue > 0 else ""
+        whole = "the whole transformer, $d$ ≥ 2, has saddles at $e$ = 0"
+        alone = f"(minima of this model alone: {whole})"
+        return alone if self.tied and self.chain.second_eigenvalue > 0 else ""
 
     def __repr__(self) -> str:
         usual = signature(type(self)).parameters

@@ -39,10 +39,9 @@ class UnigramTrap:
         eigenvalues: of S, ascending, (..., d).
         eigenvectors: in the columns, each with its first sizeable entry positive.
         smooth: no ReLU's input vanishes at e = 0, so that S is the second variation there (...).
-        at_rest: S changes by less than a quarter of its smallest eigenvalue while (e, b) fall to
-            the set: in the spectral norm, to second order in (e, b), since the other weights still
-            move. On the set nothing moves. Where S is not positive definite, only points of the set
-            are at rest (...).
+        at_rest: the other weights hardly move while (e, b) fall to the set (...). S then changes by
+            less than a quarter of its smallest eigenvalue, in the spectral norm, to second order.
+            Where S is not positive definite, only points of the set are at rest.
 
     >>> import flowsim, full_model, torch
     >>> arch, chain = full_model.Architecture(d=2, length=3), flowsim.BinaryChain(0.5, 0.8)

@@ -41,7 +41,7 @@ def test_what_changes_no_result_leaves_no_trace_in_the_record(flowsim, tmp_path)
 
 
 def test_bad_minima_that_the_whole_transformer_leaves_are_said_to_be_saddles(flowsim, tmp_path):
-    grid, words = ["--grid", "8x6"], "= 0: saddles of the whole transformer"
+    grid, words = ["--grid", "8x6"], "minima of this model alone"
     _, out, _ = flowsim(*SCAN, "--p", "0.2", "--q", "0.3", *grid)
     assert words in out and words in flowsim("info", "scan.nc", "--json")[1]
     assert words not in flowsim("scan", "--out=b.nc", *CHAIN, *grid)[1]

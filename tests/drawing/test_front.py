@@ -237,7 +237,7 @@ def test_a_chain_without_bad_minima_says_so():
 def test_a_trap_that_lifted_starts_of_the_full_model_do_not_have_is_named():
     below = portrait_record(model("canonical", 0.2, 0.3), resolution=6)
     figure = draw(below)
-    assert "saddles of the whole transformer" in figure.legends[0].get_title().get_text()
+    assert "minima of this model alone" in figure.legends[0].get_title().get_text()
     assert figure.axes[0].get_title().count("\n") == 1
 
 

@@ -5,6 +5,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 
 from flowsim.errors import InputError
 
@@ -48,11 +49,14 @@ def test_kept_variations_are_not_trained_again(tmp_path, monkeypatch):
     before = script.compute(2, 10).assign_attrs(sizes='{"seeds": 2, "steps": 10}')
     before.commit.values[:] = "the first"
     before.to_netcdf(path, engine="h5netcdf")
-    monkeypatch.setattr(script, "VARIATIONS", {"base": {}, "deep": {}, "wide": {}})
+    monkeypatch.setattr(script, "VARIATIONS", {"base": {}, "much deeper": {}, "wide": {}})
     trained.clear()
     found = script.compute(2, 10, str(path))
-    assert trained == ["deep"] * 4
-    assert [*found.variation.values] == ["base", "deep", "wide"]
+    assert trained == ["much deeper"] * 4
+    found.to_netcdf(tmp_path / "all.nc", engine="h5netcdf")
+    with xr.open_dataset(tmp_path / "all.nc", engine="h5netcdf") as found:
+        found = found.load()
+    assert [*found.variation.values] == ["base", "much deeper", "wide"]
     assert [commit == "the first" for commit in found.commit.values] == [True, False, True]
     np.testing.assert_array_equal(found.open_share[[0, 2]], before.open_share)
     with pytest.raises(InputError, match="other sizes"):

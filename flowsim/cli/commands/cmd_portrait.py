@@ -56,7 +56,7 @@ class Portrait(ModelFigure, Tolerances):
         bool,
         flag(OPTIMIZER, "--compare-optimizers", "Follow every start by the flow, gd, momentum, "
              "Adam, AdamW and sign descent, and draw where they end differently; --steps and "
-             "--learning-rate are of all."),
+             "--learning-rate hold for all."),
     ] = False  # fmt: skip
     edge: options.Edge = False
     certify: Annotated[
