@@ -23,46 +23,16 @@ The full transformer is the package full_model.
 from importlib import import_module
 from typing import Any
 
-_HOME = {
-    "BinaryChain": "chain",
-    "Cloud": "scan.starts",
-    "Grid": "scan.starts",
-    "InputError": "errors",
-    "Label": "labels",
-    "Limits": "flow.options",
-    "MarkovChain": "markov",
-    "Model": "interface",
-    "ModelSpec": "spec",
-    "OptimizerChoice": "training.optimizer_choice",
-    "Plane": "interface",
-    "Points": "scan.starts",
-    "Rule": "labels",
-    "Status": "labels",
-    "descend": "training.descent",
-    "draw": "drawing.any_record",
-    "find_limits": "flow.orbits",
-    "from_loss": "own",
-    "gaussian": "scan.gaussian",
-    "hitting_times": "flow.orbits",
-    "model": "spec",
-    "phase_space": "portraits.in_space",
-    "portrait": "portraits.in_plane",
-    "read_record": "records.netcdf",
-    "reduce": "reduction.found",
-    "refine_boundary": "boundary.refine",
-    "scan": "scan",
-    "summarize": "portraits.summaries",
-    "trajectories": "flow.orbits",
-    "write_record": "records.netcdf",
-}
+from flowsim.stub import names_of
+
+_NAMES = names_of(__file__)
+#: The module of every public name.
+_HOME = {name: home for name, home in _NAMES.items() if home} | {"scan": "scan"}
 
 __all__ = sorted(_HOME)
 
 #: Packages with more names.
-_PACKAGES = (
-    "bifurcation", "boundary", "chains", "drawing", "flow", "landscape", "models", "noise",
-    "portraits", "records", "reduction", "reference", "scan", "training",
-)  # fmt: skip
+_PACKAGES = [name for name, home in _NAMES.items() if not home] + ["scan"]
 
 #: New places of names that were here before version 0.3.
 _MOVED = {

@@ -3,50 +3,10 @@
 Public names load their module on first use, so that importing the package imports no torch.
 """
 
-_HOME = {
-    "Architecture": "model.architecture",
-    "Claim": "theorems.verify",
-    "Comparison": "comparison.choices",
-    "InductionFit": "lift.induction",
-    "MarkovSource": "model.sources",
-    "PopulationLoss": "model.population",
-    "PrefixTreeLoss": "model.prefix_tree",
-    "PriorSource": "model.sources",
-    "Projection": "lift.projection",
-    "RankOnePoint": "lift.lifting",
-    "Recipe": "training.settings",
-    "RunSettings": "training.settings",
-    "Trainer": "training.trainer",
-    "UnigramTrap": "theorems.unigram_trap",
-    "Weights": "model.architecture",
-    "all_sequences": "model.population",
-    "classify": "comparison.outcome",
-    "cloud_points": "comparison.points",
-    "compare": "comparison.compare",
-    "cross_entropy": "model.transformer",
-    "fit_induction": "lift.induction",
-    "format_claims": "theorems.verify",
-    "forward": "model.transformer",
-    "grid_points": "comparison.points",
-    "initial_weights": "lift.initial",
-    "lift_canonical": "lift.lifting",
-    "lift_held": "lift.lifting",
-    "lift_rank_one": "lift.lifting",
-    "lift_states": "lift.states",
-    "measure": "training.probes",
-    "papers_recipe": "training.settings",
-    "plateau": "training.probes",
-    "project": "lift.projection",
-    "sampled_loss": "model.population",
-    "starting_weights": "training.settings",
-    "stored_points": "comparison.points",
-    "train": "training.run",
-    "trap_matrix": "theorems.unigram_trap",
-    "unigram_trap": "theorems.unigram_trap",
-    "verify": "theorems.verify",
-    "wilson": "comparison.compare",
-    "with_noise": "lift.initial",
-}
+from flowsim.stub import names_of
+
+#: The module of every public name.
+_HOME = names_of(__file__)
 
 __all__ = sorted(_HOME)
 

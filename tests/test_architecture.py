@@ -14,6 +14,7 @@ PACKAGES = ("flowsim", "full_model")
 FLOWSIM = {
     "errors": "",
     "door": "errors",
+    "stub": "",
     "reference": "",
     "labels": "",
     "memory": "",
