@@ -21,7 +21,7 @@ _TURN, _ASIDE = 0.97, 0.5
 #: A branch is left this many sizes of the coordinates away from where all began.
 _FAR = 20.0
 #: Singular values below this part of the largest belong to a continuum.
-_FLAT = 1e-7
+FLAT = 1e-7
 #: Slopes below this part of the usual ones turn no direction along a continuum.
 _SOFT = 1e-5
 
@@ -74,10 +74,14 @@ class Tracer:
 
     def slope(self, point: Tensor) -> Tensor:
         """∂F/∂(scaled point), (n, size, size + 1)."""
+        return self.linearised(point)[1]
+
+    def linearised(self, point: Tensor) -> tuple[Tensor, Tensor]:
+        """F at scaled points, (n, size), and ``slope``."""
         state, value = self.split(point)
+        here, by_value = self.system.moved_by(state, value)
         by_state = self.system.jacobian(state, value) * self.size
-        by_value = self.system.along(state, value) * self.span
-        return torch.cat([by_state, by_value.unsqueeze(2)], 2)
+        return here, torch.cat([by_state, by_value.unsqueeze(2) * self.span], 2)
 
     def split(self, point: Tensor) -> tuple[Tensor, Tensor]:
         """States and values of scaled points; outside the range the value is at its end."""
@@ -92,7 +96,7 @@ class Tracer:
     def continua(self, slope: Tensor) -> Tensor:
         """The kernel of ∂F/∂θ (n, size, size), (n, size, d), padded with zeros."""
         _, sizes, across = torch.linalg.svd(slope)
-        flat = sizes <= _FLAT * sizes[:, :1]
+        flat = sizes <= FLAT * sizes[:, :1]
         most = int(flat.sum(1).max()) if len(slope) else 0
         kernel = across.mT * flat.unsqueeze(1)
         return kernel.flip(2)[..., :most]
@@ -140,10 +144,11 @@ class Tracer:
         last = torch.nn.functional.pad(kept.mT, (0, 1))
         for _ in range(steps):
             here = point[going]
-            slopes[going] = slope = self.slope(here)
+            value, slope = self.linearised(here)
+            slopes[going] = slope
             away = (guess[going] - here).unsqueeze(2)
             rows = [slope, last[going], along[going].unsqueeze(1)]
-            right = [-self.field(here), (last[going] @ away).squeeze(2),
+            right = [-value, (last[going] @ away).squeeze(2),
                      (along[going].unsqueeze(1) @ away).squeeze(2)]  # fmt: skip
             step = self.solved(rows, right)
             fine = step.isfinite().all(1) & (step.norm(dim=1) < 1e3)
@@ -184,16 +189,20 @@ class Tracer:
         up = torch.zeros_like(start)
         up[:, -1] = 1.0
         first = self.tangent(slope, kept, up)
-        ways = [self._one_way(start, sign * first, kept, slope) for sign in (1.0, -1.0)]
+        both = (start, first, slope, kept)
+        sides = [torch.cat([x, y]) for x, y in zip(both, (start, -first, slope, kept), strict=True)]
+        ways, came_back = self._to_one_side(*sides)
         if progress is not None:
             progress(n)
         branches = []
         for i in range(n):
-            (ahead, closed), (behind, _) = ((way[0][i], bool(way[1][i])) for way in ways)
-            parts = ahead if closed else [*behind[:0:-1], *ahead]
-            points, tangents, slopes, keeps = (torch.stack(x) for x in zip(*parts, strict=True))
-            if not closed and len(behind) > 1:  # behind went the other way
-                tangents[: len(behind) - 1] *= -1
+            closed = bool(came_back[i])
+            parts = ways[i]
+            if not closed:  # the other side's points come first, and went the other way
+                other = [part[1:].flip(0) for part in ways[n + i]]
+                other[1] = -other[1]
+                parts = [torch.cat(pair) for pair in zip(other, parts, strict=True)]
+            points, tangents, slopes, keeps = parts
             dimension = int((kept[i].norm(dim=0) > 0.5).sum())
             keeps = keeps[..., :dimension]
             there, values = self.split(points)
@@ -204,13 +213,16 @@ class Tracer:
             ))  # fmt: skip
         return branches
 
-    def _one_way(
-        self, start: Tensor, tangent: Tensor, kept: Tensor, slope: Tensor
-    ) -> tuple[list[list[tuple[Tensor, Tensor, Tensor, Tensor]]], Tensor]:
-        """The points of each row in one direction, the first included, and which came back."""
+    def _to_one_side(
+        self, start: Tensor, tangent: Tensor, slope: Tensor, kept: Tensor
+    ) -> tuple[list[list[Tensor]], Tensor]:
+        """Follow every row (n, size + 1) along its tangent; which rows came back, (n,).
+
+        Of each row the points, tangents, ∂F and directions kept, the first included.
+        """
         n, first = len(start), tangent.clone()
         point, tangent, kept = start.clone(), tangent.clone(), kept.clone()
-        found = [[(start[i], tangent[i], slope[i], kept[i])] for i in range(n)]
+        numbers, found = [torch.arange(n)], [(start, tangent, slope, kept)]
         length = torch.full((n,), _FIRST, dtype=start.dtype)
         outwards = torch.where(tangent[:, -1] > 0, 1 - start[:, -1], start[:, -1]) < 1e-9
         length[outwards] = 0.0
@@ -237,10 +249,9 @@ class Tracer:
             ok = done & ((new - guess).norm(dim=1) <= _ASIDE * ratio + 1e-9)
             ok &= (turned * way).sum(1) >= _TURN
             ok &= (new[:, -1] >= -1e-9) & (new[:, -1] <= 1 + 1e-9)
-            for j in ok.nonzero()[:, 0].tolist():
-                i = int(going[j])
-                found[i].append((new[j], turned[j], slopes[j], follows[j]))
             good = going[ok]
+            numbers.append(good)
+            found.append((new[ok], turned[ok], slopes[ok], follows[ok]))
             point[good], tangent[good], kept[good] = new[ok], turned[ok], follows[ok]
             gone[good] += step[ok]
             quick = count[ok] <= 4
@@ -249,11 +260,14 @@ class Tracer:
             home = (gone[good] > 4 * _LARGEST) & ((new[ok] - start[good]).norm(dim=1) < step[ok])
             home &= (turned[ok] * first[good]).sum(1) > 0.5
             closed[good[home]] = True
-            for i in good[home].tolist():
-                found[i].append(found[i][0])
+            numbers.append(good[home])
+            found.append(tuple(x[good[home]] for x in found[0]))  # type: ignore[arg-type]
             ends = home | lands[ok] | (new[ok, :-1].abs().amax(1) > _FAR)
             length[good[ends]] = 0.0
-        return found, closed
+        which = torch.cat(numbers)
+        order, counts = which.argsort(stable=True), which.bincount(minlength=n).tolist()
+        columns = [torch.cat(x)[order].split(counts) for x in zip(*found, strict=True)]
+        return [list(row) for row in zip(*columns, strict=True)], closed
 
 
 def zeros_from(

@@ -46,7 +46,7 @@ class Event:
 
 def events_of(tracer: Tracer, branches: list[Branch]) -> list[Event]:
     """The events of all branches of one period, each once."""
-    found = [*_folds(tracer, branches), *_changes(tracer, branches)]
+    found = [*_changes(tracer, branches), *_folds(tracer, branches)]  # the first are the exact ones
     rank = {"pitchfork": 0, "transcritical": 0, "fold": 2}
     found.sort(key=lambda event: rank.get(event.kind, 1))
     kept: list[Event] = []
@@ -130,8 +130,7 @@ def _extended(
     last = torch.nn.functional.pad(kept.mT, (0, 1))
     none = way.new_zeros(n, k, k)
     for _ in range(_NEWTON):
-        slope = tracer.slope(point)
-        value = tracer.field(point)
+        value, slope = tracer.linearised(point)
         turned = (slope[..., :-1] @ way.unsqueeze(2)).squeeze(2)
         second = way.new_zeros(n, k, k + 1)
         for j in range(k + 1):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from flowsim.bifurcation.branches import _FLAT, Branch, Tracer, zeros_from
+from flowsim.bifurcation.branches import FLAT, Branch, Tracer, zeros_from
 from flowsim.bifurcation.events import Event, events_of, switched
 from flowsim.bifurcation.system import System
 from flowsim.curves import CRITICAL
@@ -21,7 +21,7 @@ _ROWS, _FEWEST = 8000, 16
 _ROUNDS, _MOST = 8, 400
 #: Two zeros are one if so near, in sizes of the coordinates.
 _SAME = 1e-5
-#: Rates are nothing below this part of what they usually are; between ``_FLAT`` and the second,
+#: Rates are nothing below this part of what they usually are; between ``FLAT`` and the second,
 #: in parts of the largest, it is not clear whether they are nothing.
 _VANISHES, _UNCLEAR = 1e-5, 1e-4
 #: Steps have diverged so many times as far as the farthest start.
@@ -98,14 +98,14 @@ def _guesses(
         near = place.isfinite() & (place.abs() <= _DIVERGED * (1 + starts.abs().amax()))
         state.append(place[near.all(1)])
         value.append(torch.full((len(state[-1]),), at, dtype=values.dtype))
-    for at in values[_asked(values)].tolist() if len(system.coordinates) > 1 else ():
+    for at in values[sampled(values)].tolist() if len(system.coordinates) > 1 else ():
         known = _known(system, at)
         state.append(known)
         value.append(torch.full((len(known),), at, dtype=values.dtype))
     return system.lift(torch.cat(state)), torch.cat(value)
 
 
-def _asked(values: Tensor) -> Tensor:
+def sampled(values: Tensor) -> Tensor:
     """The numbers of some of the values, from the first to the last."""
     return torch.linspace(0, len(values) - 1, min(_ASKED, len(values))).round().long().unique()
 
@@ -155,7 +155,7 @@ def _one_period(
 ) -> Diagram:
     """The branches through zeros (n, size), and through further ones that come first."""
     state, value, dimension = _distinct(tracer, torch.cat([more, state]), torch.cat([at, value]))
-    few = (dimension == 0) | torch.isin(value, values[_asked(values)])  # of continua
+    few = (dimension == 0) | torch.isin(value, values[sampled(values)])  # of continua
     stays = _stays(tracer, values, state, dimension)
     few &= stays
     if tracer.system.step is not None and bool((dimension > 0).any()):
@@ -204,7 +204,7 @@ def _stays(tracer: Tracer, values: Tensor, state: Tensor, dimension: Tensor) -> 
     """
     stays = torch.ones(len(state), dtype=torch.bool)
     rows = (dimension > 0).nonzero()[:, 0]
-    for at in (values[_asked(values)] if len(rows) else values[:0]).tolist():
+    for at in (values[sampled(values)] if len(rows) else values[:0]).tolist():
         there = torch.full((len(rows),), at, dtype=values.dtype)
         slope = tracer.system.jacobian(state[rows], there) * tracer.size
         moved = tracer.system.field(state[rows], there).norm(dim=1)
@@ -230,12 +230,12 @@ def _distinct(tracer: Tracer, state: Tensor, value: Tensor) -> tuple[Tensor, Ten
     state, value = state[first], value[first]
     sizes = torch.linalg.svdvals(tracer.system.jacobian(state, value) * tracer.size)
     part = sizes / sizes[:, :1]
-    dimension = (part <= _FLAT).sum(1)
+    dimension = (part <= FLAT).sum(1)
     # places where all rates vanish, and where it is not clear how many do, begin no branch
     sure = sizes[:, 0] > _VANISHES * sizes[:, 0].median()
     if tracer.system.step is not None:  # cycles so steep that rounding decides
-        sure &= sizes[:, 0] * _FLAT < tracer.size.max()
-    sure &= ~((part > _FLAT) & (part < _UNCLEAR)).any(1)
+        sure &= sizes[:, 0] * FLAT < tracer.size.max()
+    sure &= ~((part > FLAT) & (part < _UNCLEAR)).any(1)
     sure &= (dimension == 0) | _on_continuum(tracer, state, value, dimension)
     return state[sure], value[sure], dimension[sure]
 

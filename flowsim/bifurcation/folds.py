@@ -15,8 +15,8 @@ from torch import Tensor
 from flowsim.arrays import Numbers
 from flowsim.bifurcation.branches import Branch, Tracer
 from flowsim.bifurcation.events import Event
-from flowsim.bifurcation.find import _asked, diagram
-from flowsim.bifurcation.record import _starts_of, _step_of, _values_of
+from flowsim.bifurcation.find import diagram, sampled
+from flowsim.bifurcation.record import starts_of, step_of, values_of
 from flowsim.bifurcation.system import STEP_NUMBERS, StepMap, System, with_decay
 from flowsim.errors import InputError
 from flowsim.records.attributes import described, provenance
@@ -161,9 +161,9 @@ class Extended:
         """The derivative by the state, (n, m, m)."""
         return self._slope(state, value)[0]
 
-    def along(self, state: Tensor, value: Tensor) -> Tensor:
-        """The derivative by the second parameter, (n, m)."""
-        return self._slope(state, value)[1]
+    def moved_by(self, state: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """The equations, and their derivative by the second parameter, (n, m) each."""
+        return self.field(state, value), self._slope(state, value)[1]
 
     def rates(self, slopes: Tensor) -> Tensor:
         """Nothing is stable or unstable here, (n, 1)."""
@@ -314,16 +314,16 @@ def fold_curves(
     spec = spec if isinstance(spec, ModelSpec) else ModelSpec(spec)
     if second == parameter:
         raise InputError(f"{parameter} is given twice: fold curves need two parameters")
-    step, _ = (_step_of(optimizer, name) for name in (parameter, second))
+    step, _ = (step_of(optimizer, name) for name in (parameter, second))
     spec = with_decay(spec) if "weight_decay" in (parameter, second) else spec
-    values = _values_of(spec, parameter, values, step)
-    others = _values_of(spec, second, others, step)
+    values = values_of(spec, parameter, values, step)
+    others = values_of(spec, second, others, step)
     if step is not None and "momentum" in (parameter, second):
         step = replace(step, has_memory=True)
     low, high = float(values[0]), float(values[-1])
     both = System(spec, parameter, low, high, step, (second, float(others[0]), float(others[-1])))
-    theta = _starts_of(both.model(low, float(others[0])), starts, seed)
-    asked = others[_asked(torch.from_numpy(others)).numpy()].tolist()
+    theta = starts_of(both.model(low, float(others[0])), starts, seed)
+    asked = others[sampled(torch.from_numpy(others)).numpy()].tolist()
     expect(progress, len(asked))
     curves: list[tuple[Tracer, Branch]] = []
     kinds: list[tuple[str, int]] = []

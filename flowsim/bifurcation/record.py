@@ -139,23 +139,23 @@ def continuation(
     (['fold', 'fold'], array([-0.3849,  0.3849]))
     """
     spec = spec if isinstance(spec, ModelSpec) else ModelSpec(spec)
-    step = _step_of(optimizer, parameter)
+    step = step_of(optimizer, parameter)
     spec = with_decay(spec) if parameter == "weight_decay" else spec
     if parameter == "sigma" and parameter not in spec.parameters and sigma is None:
         sigma = float
     free = sigma is not None and parameter not in spec.parameters
-    values = _values_of(spec, parameter, values, step, free)
+    values = values_of(spec, parameter, values, step, free)
     system = System(spec, parameter, float(values[0]), float(values[-1]), step)
     first = system.model(float(values[0]))
     named = first.end_losses() is not None
     if edge and (step is not None or named or len(first.coordinates) > 2):
         raise InputError("edge distances are of ends of the flow that are points, in one or two "
                          "coordinates")  # fmt: skip
-    drawn, theta = starts is None, _starts_of(first, starts, seed)
+    drawn, theta = starts is None, starts_of(first, starts, seed)
     identities, counts, places, limits = _Identities(), [], [], []
     for value in values.tolist():
         if sigma is not None:
-            theta = _starts_of(first, starts, seed, sigma(value))
+            theta = starts_of(first, starts, seed, sigma(value))
         names, codes, ends, reached = _ends_at(system, value, theta, optimizer, identities)
         counts.append({n: int((codes == i).sum()) for i, n in enumerate(["unresolved", *names])})
         places.append(dict(zip(names, ends, strict=bool(ends))))
@@ -199,7 +199,7 @@ def continuation(
     return described(record, first.long_names)
 
 
-def _step_of(optimizer: OptimizerChoice | None, parameter: str) -> StepMap | None:
+def step_of(optimizer: OptimizerChoice | None, parameter: str) -> StepMap | None:
     """The step map of an optimizer; None for the flow."""
     if optimizer is None:
         if parameter in (*STEP_NUMBERS, "weight_decay"):
@@ -214,7 +214,7 @@ def _step_of(optimizer: OptimizerChoice | None, parameter: str) -> StepMap | Non
     return StepMap(recipe.learning_rate, recipe.momentum)
 
 
-def _values_of(
+def values_of(
     spec: ModelSpec, parameter: str, values: Iterable[float], step: StepMap | None,
     of_starts: bool = False,
 ) -> np.ndarray:  # fmt: skip
@@ -232,7 +232,7 @@ def _values_of(
     return np.asarray(given, dtype=float)
 
 
-def _starts_of(
+def starts_of(
     model: Model, starts: Numbers | None, seed: int, sigma: float | None = None
 ) -> Tensor:
     """The given starts times sigma, or normal ones in the coordinates that the plane draws."""

@@ -199,12 +199,12 @@ class System:
         found = self._iterate(state, value, slope=True)[1]
         return found - torch.eye(self.size, dtype=state.dtype)
 
-    def along(self, state: Tensor, value: Tensor) -> Tensor:
-        """∂F/∂p by a central difference, (n, size)."""
-        part = _SMALL * (self.high - self.low)
+    def moved_by(self, state: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """F, and ∂F/∂p by a central difference, (n, size) each."""
+        part, n = _SMALL * (self.high - self.low), len(state)
         up, down = (value + part).clamp(max=self.high), (value - part).clamp(min=self.low)
-        both = self.field(state.repeat(2, 1), torch.cat([up, down]))
-        return (both[: len(state)] - both[len(state) :]) / (up - down).unsqueeze(1)
+        here, more, less = self.field(state.repeat(3, 1), torch.cat([value, up, down])).split(n)
+        return here, (more - less) / (up - down).unsqueeze(1)
 
     def _iterate(self, state: Tensor, value: Tensor, slope: bool) -> tuple[Tensor, Any]:
         """States after ``period`` steps, and the derivative by the first state."""

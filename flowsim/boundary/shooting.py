@@ -146,7 +146,7 @@ class Shooting:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
         """Places θ (steps, n, k) of trajectories until they have left a saddle or rest.
 
-        With their derivatives by u and their speeds (steps, n). None of a flow that is too stiff.
+        With their derivatives by u and their speeds (steps, n). None where steps become too short.
         """
         n = len(at)
         start = self.place(torch.from_numpy(at)).numpy()
@@ -184,8 +184,6 @@ class Shooting:
                 solver.f = ahead(solver.t, solver.y)
             if not going.any():
                 break
-        else:
-            return None
         whole = np.stack(states)
         return whole[:, 0], whole[:, 1], np.stack(speeds)
 
@@ -198,8 +196,10 @@ class Shooting:
         if not len(theta):
             return np.zeros(0, bool)
         slope = self.model.jacobian(torch.from_numpy(theta)).detach().numpy()
-        grows: np.ndarray = np.linalg.eigvals(slope).real.max(1)
-        return grows < 0
+        finite = np.isfinite(slope).all((1, 2))
+        rates = np.linalg.eigvals(np.where(finite[:, None, None], slope, 1.0))
+        found: np.ndarray = finite & (rates.real.max(1) < 0)
+        return found
 
     def _seek(self, theta: np.ndarray, speed: np.ndarray) -> None:
         """Add the saddles to which Newton's steps lead from where rows are slowest and leave."""
@@ -209,7 +209,7 @@ class Shooting:
         rows = np.flatnonzero(np.isfinite(slow.min(0)))
         if not len(rows):
             return
-        size = float(np.ptp(theta.reshape(-1, theta.shape[2]), axis=0).max())
+        size = float(np.median(np.ptp(theta, axis=0).max(1)))  # some may be far out
         point = torch.from_numpy(theta[step[rows], rows])
         if self.saddles:  # from places near to none
             known = torch.from_numpy(np.stack([saddle.theta for saddle in self.saddles]))
@@ -232,7 +232,10 @@ class Shooting:
 
     def _add(self, point: Tensor, size: float) -> None:
         """Add a point of rest, if it is a saddle with two ends."""
-        rates, vectors = np.linalg.eig(self.model.jacobian(point[None])[0].detach().numpy())
+        slope = self.model.jacobian(point[None])[0].detach().numpy()
+        if not np.isfinite(slope).all():
+            return
+        rates, vectors = np.linalg.eig(slope)
         if (rates.real > 0).sum() != 1 or np.abs(rates).min() < _SLOWEST * np.abs(rates).max():
             return
         out = int(rates.real.argmax())
