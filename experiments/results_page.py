@@ -9,10 +9,8 @@ numbers: read it again when a table changes.
 
 import ast
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +59,7 @@ def table(columns: dict[str, Cell], lines: Callable[[Any], Iterable[Line]] = cas
         for line in lines(found):
             row: Line = {}
             for word, cell in columns.items():
-                own = cell.format(**line) if isinstance(cell, str) else cell(line)
+                own: Any = cell.format(**line) if isinstance(cell, str) else cell(line)
                 row |= own if word == "…" else {word: own}
             rows.append(row)
         head = list(dict.fromkeys(word for row in rows for word in row))
@@ -181,19 +179,14 @@ def pages_with_tables(pages: dict[Path, str]) -> dict[Path, str]:
     """
     found = dict(pages)
     for name in [*TABLES, "figures"]:
-        pattern = rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)"
-        places = [path for path in pages if re.search(pattern, pages[path], re.DOTALL)]
+        start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        places = [path for path, page in pages.items() if start in page and end in page]
         if len(places) != 1:
             raise ValueError(f"the pages have {len(places)} places for {name!r}, not 1")
+        before, _, rest = found[places[0]].partition(start)
         text = figures() if name == "figures" else on_page(name)
-        found[places[0]] = re.sub(
-            pattern, partial(_between, text), found[places[0]], flags=re.DOTALL
-        )
+        found[places[0]] = before + start + text + end + rest.partition(end)[2]
     return found
-
-
-def _between(text: str, marks: re.Match[str]) -> str:
-    return marks[1] + text + marks[2]
 
 
 def on_page(name: str) -> str:

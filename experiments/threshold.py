@@ -35,13 +35,9 @@ SIDES = {"p + q < 1": (0.2, 0.3), "p + q > 1": (0.5, 0.8)}
 SIZES = (2, 4, 8, 16, 32)
 
 
-def _grid(cells: int) -> np.ndarray:
-    return (np.arange(cells) + 0.5) / cells * 4 - 2
-
-
 def compute(cells: int = CELLS, starts: int = 200, seeds: int = 8, steps: int = 500) -> xr.Dataset:
     """Labels over (w, e) of both models, and times."""
-    along = _grid(cells)
+    along = (np.arange(cells) + 0.5) / cells * 4 - 2
     e, w = np.meshgrid(along, along, indexing="ij")
     plane = np.stack([e.ravel(), w.ravel()], 1)
     label = np.empty((len(QS), 2, cells, cells), dtype=np.int8)

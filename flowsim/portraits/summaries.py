@@ -255,18 +255,14 @@ def gaussian_summary(record: xr.Dataset) -> dict[str, Any]:
         **_chosen(record),
         **_trained(record),
         **{name: record.attrs[name] for name in names if name in record.attrs},
-        **({"integral_of": other} if (other := _integral_of(record)) else {}),
+        **({"integral_of": record["integral"].attrs["of"]}
+           if "integral" in record and record["integral"].attrs.get("of") else {}),
         **{name: record[name].to_numpy() for name in columns if name in record},
         **{f"{kind}s": {str(name): record[kind].sel(basin=name).to_numpy()
                         for name in record["basin"].to_numpy()}
            for kind in ("share", "trained_share") if kind in record},
         **_starting_with(record, "best_"),
     }  # fmt: skip
-
-
-def _integral_of(record: xr.Dataset) -> str:
-    """The title of the model whose basins the integral is over, where it is another one."""
-    return str(record["integral"].attrs.get("of", "")) if "integral" in record else ""
 
 
 def comparison_summary(record: xr.Dataset) -> dict[str, Any]:

@@ -123,11 +123,6 @@ def _shares(model: ReducedNetwork, vector: Tensor) -> dict[str, float]:
     return dict(sorted(parts.items(), key=lambda item: -item[1]))
 
 
-def _differ(loss: Tensor, other: Tensor, first: Tensor) -> Tensor:
-    """Return whether losses belong to other ends, for trajectories with given first losses."""
-    return (loss - other).abs() > _tolerance(torch.minimum(loss, other), first)
-
-
 def _tolerance(last: Tensor, first: Tensor) -> Tensor:
     """The difference of two losses of one end, of trajectories from their first to a last loss."""
     rounding = _ROUNDING * torch.maximum(first.abs(), last.abs())
@@ -216,7 +211,7 @@ def agreement(
     predicted = _predicted(model, points, until, most)
     meant = predicted.repeat_interleave(runs)
     diverged = ~ended.isfinite()
-    other = _differ(ended, meant, first)
+    other = (ended - meant).abs() > _tolerance(torch.minimum(ended, meant), first)
     below = other & (ended < meant)  # a loss that falls does not come back
     under_way = ~(fall <= _tolerance(ended, first)) & ~below
     undecided = diverged | under_way | ~meant.isfinite()

@@ -32,16 +32,6 @@ def scan(decay: Tensor, inputs: Tensor) -> Tensor:
     return h
 
 
-def recur(decay: Tensor, inputs: Tensor) -> Tensor:
-    """The states of ``scan``, one position after the other."""
-    h = torch.zeros_like(inputs[..., 0, :])
-    states = []
-    for u in inputs.unbind(-2):
-        h = decay.unsqueeze(-2) * h + u
-        states.append(h)
-    return torch.stack(states, dim=-2)
-
-
 def convolve(taps: Tensor | None, inputs: Tensor) -> Tensor:
     """u_n + Σ_{j<w} K_j ⊙ u_{n−j}, causal and by channels; the inputs without taps.
 

@@ -188,7 +188,8 @@ def _at_zero(arch: Architecture, weights: Weights, lags: Tensor) -> _AtZero:
     up = weights.get("0.up", y.new_zeros(*lead, 0, arch.d))
     down = weights.get("0.down", y.new_zeros(*lead, arch.d, 0))
     hidden = y @ up.mT
-    z = y + _active(arch, hidden) @ down.mT
+    active = hidden.relu() if arch.activation == "relu" else torch.nn.functional.gelu(hidden)
+    z = y + active @ down.mT
     return _AtZero(z, hidden, _jacobian(up, down, _slopes(arch, hidden), mixing))
 
 
@@ -253,10 +254,6 @@ def _jacobian(up: Tensor, down: Tensor, slopes: Tensor, mixing: Tensor | None) -
         return eye + down @ (slopes.mean(-2).unsqueeze(-1) * up)
     opened = torch.einsum("...nr,...ra,...nab->...rb", slopes, up, mixing)
     return mixing.mean(-3) + down @ opened / slopes.shape[-2]
-
-
-def _active(arch: Architecture, hidden: Tensor) -> Tensor:
-    return hidden.relu() if arch.activation == "relu" else torch.nn.functional.gelu(hidden)
 
 
 def _slopes(arch: Architecture, hidden: Tensor) -> Tensor:

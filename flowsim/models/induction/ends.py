@@ -152,7 +152,7 @@ def _end(model: OfShares, side: int, plateau: float) -> InductionEnd | None:
     low, high = _SHARES[max(i - 1, 0)], _SHARES[min(i + 1, len(_SHARES) - 1)]
     share = brentq(lambda s: _along_valley(model, side, s), low, high, xtol=1e-14)
     here = _lowest(model, side, share)
-    return InductionEnd(share, here, _value(model, share, here))
+    return InductionEnd(share, here, float(model.by_share(*_point(share, here))[0]))
 
 
 def _lowest(model: OfShares, side: int, share: float) -> float:
@@ -189,7 +189,3 @@ def _point(share: float, beta: float) -> tuple[Tensor, Tensor]:
 
 def _slope(model: OfShares, share: float, beta: float) -> float:
     return float(model.by_share(*_point(share, beta))[2])
-
-
-def _value(model: OfShares, share: float, beta: float) -> float:
-    return float(model.by_share(*_point(share, beta))[0])

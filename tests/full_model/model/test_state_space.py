@@ -14,7 +14,7 @@ from flowsim.chains.hidden import HiddenMarkovProcess, hidden_baselines, process
 from flowsim.errors import InputError
 from full_model import Architecture, PopulationLoss, Recipe, RunSettings, forward, train
 from full_model.model.hidden_source import HiddenSource
-from full_model.model.state_space import recur, scan
+from full_model.model.state_space import scan
 
 CASES = [
     Architecture(4, 7, attention="ssm"),
@@ -112,6 +112,15 @@ def test_the_layer_is_its_equations_written_as_loops(arch):
     tokens = torch.from_numpy(rng.integers(0, arch.states, (4, arch.length)))
     found = forward(arch, weights, tokens).numpy()
     assert np.abs(found - by_loops(arch, weights, tokens)).max() < 1e-12
+
+
+def recur(decay, inputs):
+    """The states of ``scan``, one position after the other."""
+    h, states = torch.zeros_like(inputs[..., 0, :]), []
+    for u in inputs.unbind(-2):
+        h = decay.unsqueeze(-2) * h + u
+        states.append(h)
+    return torch.stack(states, dim=-2)
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 64])
