@@ -140,7 +140,7 @@ def cell(variation: str, trainer: str, chain: str, seeds: int, steps: int) -> np
 
 
 def recipe_of(arch: Architecture, trainer: str, steps: int, start: str) -> Recipe:
-    """How a start is trained, see above."""
+    """The trainer's settings for an architecture and a start."""
     batch = {LONG: 4 if arch.d == 64 else 8, 64: 4, 256: 2}.get(arch.length, 1)
     if trainer == "AdamW":
         return Recipe.named("adamw-papers", steps=steps, learning_rate=3e-3, batch=batch)

@@ -175,7 +175,7 @@ def _fit(
 
 
 def slowest(loss: np.ndarray, speed: np.ndarray) -> np.ndarray:
-    """Where on each path, times last, the flow is slower than before and after, above its end."""
+    """Mask of the slowest moments of each path, times last, above its end."""
     first, last = loss[..., :1], loss[..., -1:]
     slow = np.zeros(loss.shape, bool)
     middle = speed[..., 1:-1]

@@ -1,8 +1,8 @@
 """Inherited methods that stay valid in a class that overrides others.
 
 A method that was computed from another one, such as the gradient from the loss, is out of date in a
-class where the other is written by a more derived class: it is then the default again, which is
-differentiated or says nothing. The order of the classes decides (``__mro__``), for models of this
+class where the other is written by a more derived class. It is then the default again: automatic
+differentiation, or no knowledge. The order of the classes decides (``__mro__``), for models of this
 package and of users alike. A class that leaves its loss unwritten, such as a common base, speaks
 for the first classes that write it.
 """

@@ -215,7 +215,7 @@ class PlaneDefaults:
         third: the third axis of views in space, a name in ``fixable``; None without such a view.
         space: the ranges of all three axes in these views, by name.
         far, near: where their orbits start, (y, x, third), in the window ``space`` and in a second
-            panel around the origin, if there are any.
+            panel around the origin; () without such a view.
         never_crossed: names of axes whose zero no orbit crosses.
         baseline: a simpler model with these axes, whose basins the portrait compares with.
         fixed: values of names in ``fixable``.
@@ -445,9 +445,9 @@ class Model(_FormerMembers):
         coordinates: names of the columns of θ.
         metric: the diagonal of G; the flow is −G⁻¹∇L. Ones by default.
         keeps_sign: coordinates whose zero the flow never crosses; they are followed as log|θᵢ|.
-        title: what figures and the terminal call it; by default its name. A second line may say
-            with what it was made and on what it is trained, a third one a remark; a name between
-            dollars is set as mathematics.
+        title: what figures and the terminal call it; by default its name. A second line may give
+            its arguments and its data, a third one a remark; a name between dollars is set as
+            mathematics.
         long_names: what an axis calls a coordinate, and a legend an end, by the name of either.
 
     >>> import flowsim, torch
@@ -554,8 +554,8 @@ def with_axes(model: Model, *axes: str) -> Model:
 
     Args:
         model: the model.
-        axes: the horizontal one, then the vertical one. The model is returned as it is for none,
-            for one axis that it has, and for the axes of a plane of its own.
+        axes: the horizontal one, then the vertical one. The same object is returned for none, for
+            one axis that it has, and for the axes of a plane of its own.
 
     Raises:
         InputError: a coordinate that it has not, another number of them than two, one that is named

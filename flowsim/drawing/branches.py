@@ -161,7 +161,7 @@ def _draw_shares(record: xr.Dataset, ax: Axes, above: Axes, parameter: str) -> l
 
 
 def _draw_distances(record: xr.Dataset, ax: Axes, parameter: str) -> None:
-    """How far every end is from another one's basin, where there is one."""
+    """Draw the distance of every end to the basin of another one."""
     value = record[parameter].to_numpy()
     for name in map(str, record["basin"].to_numpy()):
         away = record["edge_distance"].sel(basin=name).to_numpy()

@@ -319,7 +319,7 @@ def draw_flow(record: xr.Dataset, ax: Axes) -> list[Any]:
     _draw_heads(ax, across, up, SOFT)
     line = Line2D([], [], color=SOFT, linewidth=0.9, marker="o", markersize=2.8, markevery=2)
     last = ""
-    if motion_of(record):  # what is drawn in this plane is not about the places where they end
+    if motion_of(record):  # orbits are projected, and stop off this plane
         there = np.isfinite(across) & np.isfinite(up)
         rows = len(there) - 1 - there[::-1].argmax(axis=0)
         columns = np.arange(len(rows))

@@ -212,7 +212,7 @@ def title_of(record: xr.Dataset) -> str:
 
 
 def subtitle_of(record: xr.Dataset) -> list[str]:
-    """What the model is made with and trained on, and remarks, which are in parentheses."""
+    """The model's arguments and data, and remarks in parentheses, as sentences."""
     return [sentence(line) for line in str(record.attrs.get("subtitle", "")).splitlines()]
 
 

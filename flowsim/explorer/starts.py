@@ -97,8 +97,8 @@ def follow_start(view: View, start: Start, stop: Stop = lambda: False) -> Orbit:
 
 
 def edge_of(view: View, start: Start, stop: Stop) -> float:
-    """How far a start is from the nearest place in the window that ends elsewhere; infinite if none
-    does, NaN of a start without an end. Raises ``Stopped``, also after ten seconds."""
+    """The distance of a start to the nearest place in the window that ends elsewhere; infinite if
+    none does, NaN of a start without an end. Raises ``Stopped``, also after ten seconds."""
     from flowsim.boundary.distance import Search  # loads scipy.interpolate
 
     plane, (x_low, x_high, y_low, y_high) = view.model.plane, view.window

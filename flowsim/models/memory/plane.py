@@ -11,7 +11,7 @@ EMBEDDING, ABOVE, BELOW = 0.6, -1.2, 0.5
 
 
 class MemoryPlane(Plane):
-    """(α, v), with e and w held, unless told, where the unigram does not trap: v keeps its sign."""
+    """(α, v), e and w fixed by default where the unigram does not trap: v keeps its sign."""
 
     x, y = "alpha", "v"
 
