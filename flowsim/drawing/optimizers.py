@@ -13,6 +13,7 @@ from flowsim.drawing.plane import draw_basins
 from flowsim.drawing.style import OPTIMIZERS, Canvas, Look, edges, percent, title_of
 from flowsim.errors import InputError
 from flowsim.records.attributes import axes_of
+from flowsim.records.ends import all_alike
 
 _NAMES = OPTIMIZERS | {"flow": "gradient flow", "sign": "sign descent"}
 
@@ -40,6 +41,8 @@ def draw_optimizers(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[L
             handles.setdefault(handle.get_label(), handle)
         share = float(record["share_elsewhere"].sel(follower=who))
         other = "" if who == "flow" else f": {percent(round(1e6 * share), 10**6)} elsewhere"
+        if undecided := int((one["label"] == 0).sum()):
+            other += f",\n{percent(undecided, one['label'].size)} undecided"
         panel.set_title(f"{_NAMES[str(who)]}{other}", fontsize="small")
         panel.label_outer()
     across, up = axes_of(record)
@@ -49,10 +52,10 @@ def draw_optimizers(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[L
     image = ScalarMappable(norm, "cividis")
     last.pcolormesh(x, y, record["elsewhere"].transpose(up, across), norm=norm, cmap="cividis",
                     rasterized=True)  # fmt: skip
-    last.set_title("how many end elsewhere", fontsize="small")
+    last.set_title("how many of those decided end elsewhere", fontsize="small")
     panels[7].set_axis_off()
     bar = panels[7].inset_axes((0.0, 0.0, 0.08, 1.0))
     canvas.figure.colorbar(image, cax=bar, ticks=range(most + 1))
-    agree = percent(int((record["elsewhere"] == 0).sum()), record["elsewhere"].size)
+    agree = percent(int(all_alike(record).sum()), record["elsewhere"].size)
     lines = [f"{agree} of the window ends alike, whatever follows it", title_of(record)]
     return canvas.complete(lines, list(handles.values()), columns=3)

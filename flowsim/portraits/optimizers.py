@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import xarray as xr
 
+from flowsim.errors import InputError
 from flowsim.flow.options import SolverOptions, Stage
 from flowsim.flow.orbits import find_limits, limits_by
 from flowsim.interface import Model, Range, check_fixed, checks_model, theta_on_grid, with_axes
@@ -65,7 +66,8 @@ def compare_optimizers(
         by both that end elsewhere than the flow.
 
     Raises:
-        InputError: a window or fixed values that the plane does not have, or bad numbers.
+        InputError: a window or fixed values that the plane does not have, bad numbers, or a field
+            along which the loss rises.
 
     >>> import flowsim
     >>> from flowsim.portraits.optimizers import compare_optimizers
@@ -80,6 +82,13 @@ def compare_optimizers(
     sides = {name: (window or plane.window)[name] for name in (plane.x, plane.y)}
     y, x = (cell_centres(*sides[name], resolution) for name in (plane.y, plane.x))
     theta = theta_on_grid(plane, x, y, fixed).reshape(-1, len(model.coordinates))
+    gradient, field = model.gradient(theta), model.field(theta)
+    rises = (gradient * field).sum(1) > 1e-12 * gradient.norm(dim=1) * field.norm(dim=1)
+    if bool(rises.any()):
+        raise InputError(
+            f"the loss of {model.name} rises along its field, in {int(rises.sum())} of "
+            f"{len(theta)} cells: optimizers descend the loss, and are not compared with it"
+        )
     choices = {
         name: OptimizerChoice.named(
             optimizer, steps=steps, learning_rate=learning_rate or rate, loss="population", **more

@@ -14,7 +14,7 @@ from flowsim.curves import curves_of
 from flowsim.errors import InputError
 from flowsim.labels import Label
 from flowsim.records.attributes import axes_of, end_names, fixed_of
-from flowsim.records.ends import recorded_ends
+from flowsim.records.ends import all_alike, recorded_ends
 from flowsim.spec import chain_of
 from flowsim.training.trained import AT_UNIGRAM, LEARNED_SAMPLED
 
@@ -363,7 +363,7 @@ def optimizers_summary(record: xr.Dataset) -> dict[str, Any]:
         "model": record.attrs["model"],
         "cells": cells,
         "elsewhere_than_flow": others,
-        "cells_all_agree": int((record["elsewhere"] == 0).sum()),
+        "cells_all_agree": int(all_alike(record).sum()),
         "shares": shares,
     }
 

@@ -92,6 +92,12 @@ def recorded_ends(record: xr.Dataset) -> dict[str, dict[str, float]]:
     return found
 
 
+def all_alike(record: xr.Dataset) -> xr.DataArray:
+    """Mask of the starts that the flow and all optimizers of a comparison bring to one end."""
+    label = record["label"]
+    return ((label == label.isel(follower=0)) & (label != 0)).all("follower")
+
+
 def decades(times: np.ndarray) -> range:
     """Exponents of the powers of ten from the fastest start to the slowest."""
     known = times[np.isfinite(times) & (times > 0)]

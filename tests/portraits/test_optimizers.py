@@ -32,3 +32,26 @@ def test_nothing_else_goes_with_the_comparison():
         bowl = flowsim.from_loss(lambda x, y: x**2 + y**2, "bowl")
         record = compare_optimizers(bowl, resolution=2, steps=100)
         flowsim.draw(record, ax=flowsim.draw(record).axes[0])
+
+
+def test_starts_still_on_their_way_do_not_end_alike():
+    bowl = flowsim.from_loss(lambda x, y: x**2 + y**2, "bowl")
+    record = compare_optimizers(bowl, {"x": (-1, 1), "y": (-1, 1)}, resolution=2, steps=3)
+    assert (record["label"].sel(follower="adam") == 0).all()
+    assert flowsim.summarize(record)["cells_all_agree"] == 0
+    titles = [panel.get_title() for panel in flowsim.draw(record).axes]
+    assert any("Adam" in title and "100 % undecided" in title for title in titles)
+
+
+def test_a_field_along_which_the_loss_rises_is_refused():
+    class Turning(flowsim.Model):
+        coordinates = ("x", "y")
+
+        def loss(self, theta):
+            return theta[..., 0] + 0 * theta[..., 1]
+
+        def field(self, theta):
+            return theta.flip(-1) * theta.new_tensor([1.0, -1.0])
+
+    with pytest.raises(flowsim.InputError, match="rises along its field, in 2 of 4 cells"):
+        compare_optimizers(Turning(), {"x": (-1, 1), "y": (-1, 1)}, resolution=2)
