@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 
 import numpy as np
 import xarray as xr
@@ -12,7 +13,7 @@ from flowsim.certificates.interval import bounds
 from flowsim.certificates.tubes import followed
 from flowsim.certificates.wells import Landscape, landscape_in
 from flowsim.errors import InputError
-from flowsim.interface import Model
+from flowsim.interface import EndLosses, Model
 from flowsim.labels import Rule
 
 #: Sides of the blocks of cells whose starts are followed together, and how near its recorded limit
@@ -39,7 +40,8 @@ def with_certificates(
 
     Proven is, for the loss as float64 states it and the flow −G⁻¹∇L from the centre of the cell: it
     falls below the lowest pass of a well, or below the loss of all other ends that the model names
-    (rule ``below_pass``), or it comes so near a minimum that it ends there. The rest keeps its
+    (rule ``below_pass``), or it comes so near a minimum that it ends there, or it never leaves an
+    orthant in which the ``floor`` of the model's end losses is above the best. The rest keeps its
     label by integration.
 
     Args:
@@ -67,7 +69,7 @@ def with_certificates(
     if losses is not None and not losses.degenerate:
         trap = losses.trap - 1e-12 * abs(losses.trap)
     open_ = np.array([not name.startswith(("unresolved", "saddle")) for name in meanings])[code]
-    proof = np.full(code.size, -1)
+    proof = np.where(open_.ravel() & _kept(model, losses, start), -4, -1)
     for side in _BLOCKS:
         groups = _blocks(code, open_ & (proof.reshape(shape) == -1), side)
         if not groups:
@@ -96,6 +98,27 @@ def with_certificates(
     return (record if found is None else _with_wells(record, model, found)).assign_attrs(counts)
 
 
+def _kept(model: Model, losses: EndLosses | None, start: np.ndarray) -> np.ndarray:
+    """Mask of starts (n, k) in orthants that none leaves and whose ``floor`` is above the best.
+
+    A coordinate keeps its sign if its slope is 0 wherever it is 0.
+    """
+    held = np.zeros(len(start), bool)
+    if losses is None or losses.floor is None:
+        return held
+    whole, signs = np.tile([-np.inf, np.inf], (start.shape[1], 1)), []
+    for i, sides in enumerate(whole):
+        wall = whole.copy()
+        wall[i] = 0
+        slope = bounds(model, *wall.T[:, None])[1][0, i]
+        signs.append([(-np.inf, 0), (0, np.inf)] if slope.lo == 0 == slope.hi else [tuple(sides)])
+    for orthant in product(*signs):
+        low, high = np.array(orthant, float).T
+        if bounds(model, low[None], high[None], losses.floor)[0].lo[0] > losses.best * (1 + 1e-12):
+            held |= ((low <= start) & (start <= high)).all(1)
+    return held
+
+
 def _blocks(code: np.ndarray, left: np.ndarray, side: int) -> list[np.ndarray]:
     """Numbers of the cells that are left in every block whose ends are all one."""
     number = np.arange(code.size).reshape(code.shape)
@@ -119,7 +142,7 @@ def _checked(
         InputError: one does.
     """
     best = code == meanings.index("global_minimum") if "global_minimum" in meanings else code < 0
-    wrong = (proof == -3) & ~best
+    wrong = ((proof == -3) & ~best) | ((proof == -4) & best)
     for number, well in enumerate([] if found is None else found.wells):
         middle = (well.place.lo + well.place.hi) / 2
         here = proof == number

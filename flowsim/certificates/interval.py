@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,11 @@ class Interval:
     def __init__(self, lo: Any, hi: Any, units: float = 0.0) -> None:
         self.lo, self.hi = np.asarray(lo, float), np.asarray(hi, float)
         if units:
-            self.lo = np.where(np.isnan(self.lo), -np.inf, self.lo - units * _UNIT * abs(self.lo))
-            self.hi = np.where(np.isnan(self.hi), np.inf, self.hi + units * _UNIT * abs(self.hi))
+            self.lo = self.lo - units * _UNIT * abs(self.lo)
+            self.hi = self.hi + units * _UNIT * abs(self.hi)
+            if np.isnan(self.lo).any() or np.isnan(self.hi).any():
+                self.lo = np.where(np.isnan(self.lo), -np.inf, self.lo)
+                self.hi = np.where(np.isnan(self.hi), np.inf, self.hi)
 
     def __add__(self, other: Any) -> Interval:
         other = interval(other)
@@ -37,11 +41,14 @@ class Interval:
     def __mul__(self, other: Any) -> Interval:
         other = interval(other)
         nothing = ((self.lo == 0) & (self.hi == 0)) | ((other.lo == 0) & (other.hi == 0))
-        products = [np.nan_to_num(a * b, nan=0.0, posinf=np.inf, neginf=-np.inf)
-                    for a in (self.lo, self.hi) for b in (other.lo, other.hi)]  # fmt: skip
-        least, most = np.minimum.reduce(products), np.maximum.reduce(products)
+        products = [a * b for a in (self.lo, self.hi) for b in (other.lo, other.hi)]
+        least, most = reduce(np.minimum, products), reduce(np.maximum, products)
+        if np.isnan(least).any():  # 0 times infinity is 0
+            products = [np.where(np.isnan(product), 0.0, product) for product in products]
+            least, most = reduce(np.minimum, products), reduce(np.maximum, products)
         found = Interval(least, most, 1)
-        found.lo = np.where(nothing, 0.0, found.lo - _TINY)
+        alike = ((self.lo >= 0) & (other.lo >= 0)) | ((self.hi <= 0) & (other.hi <= 0))
+        found.lo = np.where(nothing | (alike & (least == 0)), 0.0, found.lo - _TINY)
         found.hi = np.where(nothing, 0.0, found.hi + _TINY)
         return found
 
@@ -71,15 +78,15 @@ def _rising(function: Callable[[np.ndarray], np.ndarray], x: Interval) -> Interv
     return Interval(function(x.lo), function(x.hi), _FUNCTION)
 
 
-def _power(x: Interval, n: float) -> Interval:
+def power(x: Interval, n: float) -> Interval:
     if n == 0:
         return interval(np.ones_like(x.lo))
     if n != int(n):
-        return _rising(lambda a: np.where(a > 0, a, np.nan) ** n, x) if n > 0 else _power(
-            _power(x, -n), -1)  # fmt: skip
+        return _rising(lambda a: np.where(a > 0, a, np.nan) ** n, x) if n > 0 else power(
+            power(x, -n), -1)  # fmt: skip
     if n < 0:
         away = (x.lo > 0) | (x.hi < 0)
-        one, other = 1 / _power(x, -n).hi, 1 / _power(x, -n).lo
+        one, other = 1 / power(x, -n).hi, 1 / power(x, -n).lo
         return Interval(np.where(away, one, np.nan), np.where(away, other, np.nan), 2)
     low, high = x.lo**n, x.hi**n
     if n % 2:
@@ -110,7 +117,7 @@ def _sigmoids(x: Interval) -> tuple[Interval, Interval, Interval]:
 
 def _tanh(x: Interval) -> tuple[Interval, Interval, Interval]:
     value = _rising(np.tanh, x)
-    slope = interval(1.0) - _power(value, 2)
+    slope = interval(1.0) - power(value, 2)
     return value, slope, value * slope * -2.0
 
 
@@ -126,8 +133,8 @@ def _absolute(x: Interval) -> tuple[Interval, Interval, Interval]:
 
 
 def _powers(x: Interval, n: float) -> tuple[Interval, Interval, Interval]:
-    value, slope = _power(x, n), _power(x, n - 1) if n else interval(np.zeros_like(x.lo))
-    bend = _power(x, n - 2) if n not in (0, 1) else interval(np.zeros_like(x.lo))
+    value, slope = power(x, n), power(x, n - 1) if n else interval(np.zeros_like(x.lo))
+    bend = power(x, n - 2) if n not in (0, 1) else interval(np.zeros_like(x.lo))
     return value, slope * n, bend * (n * (n - 1))
 
 
@@ -137,7 +144,7 @@ def _exponential(x: Interval) -> tuple[Interval, Interval, Interval]:
 
 
 def _logarithm(x: Interval, of: Callable[..., Any], plus: float) -> tuple[Interval, ...]:
-    slope = _power(x + plus, -1)
+    slope = power(x + plus, -1)
     return _rising(of, x), slope, -(slope * slope)
 
 
@@ -254,7 +261,7 @@ def _scaled(value: Any, by: float) -> Any:
 
 
 def _power_of(value: Any, n: float) -> Any:
-    return value**n if isinstance(value, Jet) else _power(interval(_constant(value)), n)
+    return value**n if isinstance(value, Jet) else power(interval(_constant(value)), n)
 
 
 def _stacked(jets: Any) -> Jet:
@@ -298,23 +305,26 @@ def _of(x: Jet, function: Callable[[Interval], tuple[Interval, ...]]) -> Jet:
     return Jet(f, slope * _wide(df, 1), square * _wide(ddf, 2) + bend * _wide(df, 2))
 
 
-def bounds(model: Model, low: np.ndarray, high: np.ndarray) -> tuple[Interval, ...]:
+def bounds(
+    model: Model, low: np.ndarray, high: np.ndarray, of: Callable[..., Any] | None = None
+) -> tuple[Interval, ...]:
     """Bounds of L (n,), ∇L (n, k) and ∂²L (n, k, k) in boxes whose corners are (n, k).
 
-    Derivatives are in the coordinates √Gᵢ θᵢ, in which the flow is −∇L.
+    Derivatives are in the coordinates √Gᵢ θᵢ, in which the flow is −∇L. ``of`` is another function
+    of θ to take in place of L.
 
     Raises:
         InputError: the loss uses a function of torch whose bounds are not known.
     """
     k = low.shape[1]
-    root = _power(interval(np.array(model.metric, float)), -0.5)
+    root = power(interval(np.array(model.metric, float)), -0.5)
     unit = Interval(np.diag(root.lo), np.diag(root.hi))
     whole = (*low.shape, k)
     slope = Interval(np.broadcast_to(unit.lo, whole), np.broadcast_to(unit.hi, whole))
     theta = Jet(Interval(low, high), slope, interval(np.zeros((*low.shape, k, k))))
     with np.errstate(all="ignore"):
         try:
-            found = model.loss(theta)
+            found = (of or model.loss)(theta)
         except (AttributeError, IndexError, NotImplementedError, TypeError, ValueError) as error:
             why = error if isinstance(error, InputError) else first_line_of(error)
             raise InputError(f"no interval bounds of the loss of {model.name}: {why}") from None

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowsim.certificates.interval import Interval, bounds, interval
+from flowsim.certificates.interval import Interval, bounds, interval, power
 from flowsim.certificates.wells import Landscape
 from flowsim.interface import Model
 
-#: Steps of a tube, their length over 1/‖∂²L‖ and in parts of the window over the speed, how often
-#: its end is looked at, and how wide it may become, in parts of the window.
-_STEPS, _LENGTH, _SHORT, _LOOKED, _WIDEST = 1500, 0.1, 0.01, 8, 0.1
-#: The box about an end, over the distance to it; and rounding of a step's numbers.
-_BOX, _ROUNDED = 4.0, 1e-14
-#: What a step may add to a radius, in parts of the window.
-_ROOM = 1e-5
+#: Steps of a tube; their greatest length, over 1/‖∂²L‖ and in parts of the window over the speed;
+#: how often its end is looked at, and how wide it may become, in parts of the window.
+_STEPS, _LENGTH, _SHORT, _LOOKED, _WIDEST = 2000, 0.5, 0.02, 8, 0.1
+#: What a step may add to a radius, in parts of the window and of the radius.
+_ADDED, _GROWN = 1e-9, 1e-2
+#: The box about an end, over the distance to it.
+_BOX = 4.0
+#: By what a sum or product of a few numbers that are not negative may be off, in its parts.
+_ROUNDED = 1e-13
 
 
+@np.errstate(all="ignore")
 def followed(
     model: Model, start: np.ndarray, radius: np.ndarray, ends: np.ndarray, size: float,
     landscape: Landscape | None, trap: float | None,
@@ -25,7 +28,8 @@ def followed(
 
     A tube has the centre x(t), a parabola in every step, and the radius r(t) with
     r′ ≤ −λr + |x′ + ∇L(x)|, λ the least eigenvalue of ∂²L in a box around the step, in the
-    coordinates √Gᵢ θᵢ.
+    coordinates √Gᵢ θᵢ. Radii and boxes are rounded outwards. A step is as long as what it adds to
+    the radius allows.
 
     Args:
         model: a gradient flow.
@@ -41,52 +45,66 @@ def followed(
     """
     root = np.sqrt(np.array(model.metric, float))
     found, going = np.full(len(start), -1), np.arange(len(start))
-    x, h = start * root, np.zeros(len(start))
-    r = radius + _ROUNDED * abs(x).max(1)
+    x, r, h = start.copy(), radius.copy(), np.full(len(start), np.inf)
     for step in range(_STEPS):
         if not len(going):
             break
-        _, slope, bend = bounds(model, x / root, x / root)
-        v, matrix = _middle(slope), _middle(bend)
-        stiff, speed = np.linalg.norm(matrix, axis=(1, 2)), np.linalg.norm(v, axis=1)
+        _, slope, bend = bounds(model, x, x)
+        v, matrix = _middle(slope) / root, _middle(bend)
+        bent = (matrix @ (v * root)[..., None])[..., 0] / root
+        stiff, speed = np.linalg.norm(matrix, axis=(1, 2)), np.linalg.norm(v * root, axis=1)
         usual = np.minimum(_LENGTH / stiff, _SHORT * size / np.maximum(speed, 1e-300))
-        h = np.minimum(usual, np.where(h > 0, 2 * h, np.inf))
-        bent = (matrix @ v[..., None])[..., 0]
-        new, room = x - h[:, None] * v + h[:, None] ** 2 / 2 * bent, 1.5 * r + _ROOM * size
-        reach = room[:, None] + h[:, None] ** 2 / 7 * abs(bent)  # the parabola beside its chord
+        h = np.minimum(usual, h)
+        t, room = h[:, None], 1.5 * r + 1e3 * _ADDED * size
+        new = x - t * v + t**2 / 2 * bent
+        # the parabola beside its chord, and the rounding of its place
+        off = _ROUNDED * (abs(x) + t * abs(v) + t**2 * abs(bent))
+        reach = room[:, None] / root * (1 + _ROUNDED) + t**2 / 7 * abs(bent) + off
         low, high = np.minimum(x, new) - reach, np.maximum(x, new) + reach
-        loss, _, bends = bounds(model, low / root, high / root)
+        loss, _, bends = bounds(model, low, high)
         # p′ + ∇L(p) for p = x − vt + bt²/2 is in (∇L(x) − v) + (b − Hv) t + H b t²/2
-        off = (slope + -interval(v)).size()
-        first = (interval(bent) - (bends * interval(v)[:, None, :]).sum(-1)).size()
-        second = (bends * interval(bent)[:, None, :]).sum(-1).size()
-        a, b, c = (np.linalg.norm(part, axis=1) for part in (off, first, second))
+        speeds, turns = _scaled(v, model), _scaled(bent, model)
+        a = _length(slope - speeds)
+        b = _length(turns - (bends * speeds[:, None, :]).sum(-1))
+        c = _length((bends * turns[:, None, :]).sum(-1))
         growth = -_least_rate(bends)
-        push = h * a + h**2 / 2 * b + h**3 / 6 * c + _ROUNDED * abs(x).max(1)
-        wide = np.exp(np.maximum(growth, 0) * h) * (r + push) * (1 + _ROUNDED)
-        after = np.exp(growth * h) * r + np.exp(np.maximum(growth, 0) * h) * push
-        after *= 1 + _ROUNDED
-        good = (wide <= room) & (h < np.inf)
-        new, after = np.where(good[:, None], new, x), np.where(good, after, r)
+        push = (h * a + h**2 / 2 * b + h**3 / 6 * c) * (1 + _ROUNDED)
+        shift = np.linalg.norm(off * root, axis=1) * (1 + _ROUNDED)
+        most = np.exp(np.maximum(growth, 0) * h)
+        wide = most * (r + push) * (1 + _ROUNDED)
+        after = (np.exp(growth * h) * r + most * push + shift) * (1 + _ROUNDED)
+        aim = _ADDED * size + _GROWN * r
+        good = (push <= aim) & (wide <= room) & (h < np.inf)
         known = np.full(len(going), -1)
         if landscape is not None:
-            well = landscape.well_below(low / root, high / root, loss.hi)
-            known = np.where(good, well, known)
+            known = np.where(good, landscape.well_below(low, high, loss.hi), known)
         if trap is not None:
             known[good & (loss.hi < trap)] = -3
         if step % _LOOKED == 0 or step == _STEPS - 1:
             rows = np.flatnonzero(known == -1)
-            known[rows] = np.where(_ends(model, x[rows] / root, r[rows], ends[going[rows]]), -2, -1)
+            known[rows] = np.where(_ends(model, x[rows], r[rows], ends[going[rows]]), -2, -1)
         found[going] = known
-        h = np.where(good, h, h / 4)
-        lost = (known != -1) | (after > _WIDEST * size) | ~(h > 1e-7 * usual)
-        going, x, r, h = going[~lost], new[~lost], after[~lost], h[~lost]
+        scale = np.nan_to_num(0.9 * np.cbrt(aim / push), nan=0.0).clip(0.2, 2)
+        h = h * np.where(good, np.maximum(scale, 0.5), np.minimum(scale, 0.5))
+        x, r = np.where(good[:, None], new, x), np.where(good, after, r)
+        lost = (known != -1) | (r > _WIDEST * size) | ~(h > 1e-9 * usual)
+        going, x, r, h = going[~lost], x[~lost], r[~lost], h[~lost]
+    return found
+
+
+def _scaled(value: np.ndarray, model: Model) -> Interval:
+    """√Gᵢ times numbers of θ."""
+    return interval(value) * power(interval(np.array(model.metric, float)), 0.5)
+
+
+def _length(value: Interval) -> np.ndarray:
+    """Upper bounds of the lengths of vectors."""
+    found: np.ndarray = np.linalg.norm(value.size(), axis=1) * (1 + _ROUNDED)
     return found
 
 
 def _middle(value: Interval) -> np.ndarray:
-    with np.errstate(invalid="ignore"):
-        found: np.ndarray = (value.lo + value.hi) / 2
+    found: np.ndarray = (value.lo + value.hi) / 2
     return found
 
 
@@ -111,7 +129,7 @@ def _ends(model: Model, x: np.ndarray, r: np.ndarray, ends: np.ndarray) -> np.nd
     root = np.sqrt(np.array(model.metric, float))
     near = np.isfinite(ends).all(1)
     away = np.full(len(x), np.inf)
-    away[near] = np.linalg.norm((x - ends)[near] * root, axis=1) + r[near]
+    away[near] = (np.linalg.norm((x - ends)[near] * root, axis=1) + r[near]) * (1 + _ROUNDED)
     for zero in np.unique(ends[near] == 0, axis=0):
         rows = np.flatnonzero(near & ((ends == 0) == zero).all(1))
         box = (_BOX * away[rows, None] + 1e-12) / root
@@ -141,9 +159,8 @@ def _ends(model: Model, x: np.ndarray, r: np.ndarray, ends: np.ndarray) -> np.nd
                         fibre &= edge.hi < 0 if side < 0 else edge.lo > 0
             mixed = np.linalg.norm(bend[at][:, still][:, :, n].size(), axis=(1, 2))
             along = np.linalg.norm(bend[at][:, still][:, :, still].size(), axis=(1, 2))
-            with np.errstate(all="ignore"):
-                part = mixed / rate
-                slowest = (rate - 2 * part * mixed - part**2 * along) / (1 + part**2)
-                arrives = away[rows[at]] + left[at] / slowest < _BOX * away[rows[at]]
+            part = mixed / rate
+            slowest = (rate - 2 * part * mixed - part**2 * along) / (1 + part**2)
+            arrives = away[rows[at]] + left[at] / slowest < (1 - 1e-9) * _BOX * away[rows[at]]
             found[rows[at]] = fibre & (rate > 0) & (slowest > 0) & arrives
     return found

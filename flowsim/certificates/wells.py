@@ -48,7 +48,9 @@ class Landscape(NamedTuple):
 
     def well_below(self, low: np.ndarray, high: np.ndarray, loss: np.ndarray) -> np.ndarray:
         """Numbers of the wells in which boxes (n, 2) of at most these losses lie, else −1."""
-        first, last = (np.floor((x - self.low) / self.step) for x in (low, high))
+        first, last = (
+            np.floor((x - self.low) / self.step + side) for x, side in ((low, -1e-9), (high, 1e-9))
+        )
         there = ((first >= 0) & (last < SIDE)).all(1)
         first, last = (x.clip(0, SIDE - 1).astype(int) for x in (first, last))
         found = np.full(len(low), -1)

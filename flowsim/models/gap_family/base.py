@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.inheritance import unwritten
-from flowsim.interface import accepts_theta, differentiate
+from flowsim.interface import EndLosses, accepts_theta, differentiate
 from flowsim.markov import GapChain
 from flowsim.models.gap_family.loss import (
     cross_entropy,
@@ -53,6 +54,15 @@ class GapModel(OnChain):
     def slope_at(self, gap: Tensor) -> Tensor:
         """ℓ′(Δ), of the sign of Δ − Δ*; by automatic differentiation."""
         return differentiate(self.loss_at, gap)
+
+    def end_losses(self) -> EndLosses:
+        return replace(super().end_losses(), floor=self.tangent)
+
+    @accepts_theta
+    def tangent(self, theta: Tensor) -> Tensor:
+        """ℓ(0) + ℓ′(0) Δ, nowhere above the loss, (...)."""
+        slope = float(self.slope_at(torch.zeros(1, dtype=torch.float64)))
+        return self.chain.stationary_entropy + slope * self.logit_gap(theta)
 
     def _without_bias(self, gradient: Tensor) -> Tensor:
         return gradient[..., :-1] if self.dynamic_bias else gradient
