@@ -30,6 +30,9 @@ _DESCENT, _HALVINGS = 1e-4, 32
 #: A ball is done once the shortest vector is at most this, times the radius in parts of the way, of
 #: the longest gradient; at a minimum it is at most the second part of it.
 _SHORTEST, _SHORT = 0.1, 1e-4
+#: A slope that is left at a minimum is that of another place near it: of the gradients in a wider
+#: ball, with radii in parts of the way, the shortest vector is at most this part of it.
+_WIDER, _TURNS, _NOTHING = (1e-4, 1e-3, 1e-2, 1e-1), 0.5, 1e-12
 #: From ball to ball gradients around a kink become neither so much shorter, as around smooth
 #: minima, nor so much longer, where the slope has no bound.
 _SMOOTH, _UNBOUNDED = 0.1, 2.0
@@ -78,11 +81,15 @@ def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
     y = begun = theta * root
     unit = way * float(root.max())
     around = _directions(len(y)).to(y)
+
+    def gradients(y: Tensor, radius: float) -> Tensor:
+        return model.gradient((y + radius * around) / root).detach() / root
+
     sizes: list[float] = []
     for part in _RADII:
         radius, entered = part * unit, y
         for _ in range(_STEPS):
-            slopes = model.gradient((y + radius * around) / root).detach() / root
+            slopes = gradients(y, radius)
             if not bool(slopes.isfinite().all()):
                 return None
             down, longest = -_shortest(slopes), float(slopes.norm(dim=1).max())
@@ -106,6 +113,9 @@ def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
     jumps = all(_SMOOTH * a < b < _UNBOUNDED * a for a, b in pairwise(sizes))
     if not jumps or size > _SHORT * longest:
         return None
+    wider = (float(_shortest(gradients(y, part * unit)).norm()) for part in _WIDER)
+    if size > _NOTHING * longest and not any(least <= _TURNS * size for least in wider):
+        return None  # the kink leads on, however slowly
     along = down / size if size > 0 else 0 * down
     ways = torch.cat([around[1:], along[None], -along[None]])
     near = torch.cat([y + part * unit * ways for part in _AROUND])

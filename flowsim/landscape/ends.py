@@ -233,7 +233,14 @@ class Ends:
         if critical and not numbers and _jumps(self.model, theta):
             self._flow = _Descent(self.model)
         if critical:
-            theta = torch.cat([self._polished(part) for part in theta.split(_AT_ONCE)])
+            polished = torch.cat([self._polished(part) for part in theta.split(_AT_ONCE)])
+            if kind == "minimum" and type(self._flow).field is Model.field:
+                # beside a kink of a concave loss the field slows down on the way up
+                slope = (self._flow.field(theta).detach() * (polished - theta)).abs().sum(1)
+                rise = self.model.loss(polished).detach() - loss
+                up = rise > _RISES * slope + _UNITS * loss.abs()
+                polished = torch.where(up.unsqueeze(1), theta, polished)
+            theta = polished
         theta, which = torch.unique(theta, dim=0, return_inverse=True)
         first = torch.full((len(theta),), len(which))
         first.scatter_reduce_(0, which, torch.arange(len(which)), "amin")

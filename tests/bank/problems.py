@@ -606,6 +606,10 @@ PROBLEMS = [
             closed(lambda x, y: minimum((-1.0, 1.0), 2e-3)), WIDE),
     Problem(of_loss("SlideToInfinity", "x y", lambda x, y: x.abs() - y), box((-1, 1), (-1, 1)),
             closed(lambda x, y: infinity((0, INF), -INF)), None, few=2),
+    *(Problem(of_loss(f"KinkLeadsOn{i}", "x y", lambda x, y, rest=rest: x.abs() + rest(y)),
+              np.array([[0.5, 0], [-0.3, 0.4]]),
+              closed(lambda x, y, loss=loss: infinity((0, INF), loss)), None)
+      for i, (rest, loss) in enumerate([(lambda y: EXP(-y), 0.0), (lambda y: -1e-5 * y, -INF)])),
     lasso("Lasso2", np.array([[1.0, 0.5], [0.3, 1.0], [0.2, -0.4]]), np.array([1.0, 0.2, -0.5]), 0.5),
     lasso("Lasso3", np.array([[1.0, 0.5, 0.2], [0.3, 1.0, -0.6], [0.2, -0.4, 0.9]]),
           np.array([1.0, -0.2, 0.5]), 0.3),

@@ -48,6 +48,7 @@ def test_a_unit_of_the_coordinates_and_a_metric_change_nothing():
     [
         lambda x, y: x.abs() - y,  # the kink leads to infinity
         lambda x, y: x.abs() + 1e-6 * y,
+        lambda x, y: x.abs() + torch.exp(-y - 10),  # the slope along it fades
         lambda x, y: (x**2 + y**2) / 2 + 1e-3 * x,  # no kink
         lambda x, y: 100 * (y - x**2 / 100).abs().sqrt() + (x + 10).abs() / 100,  # no bound
         lambda x, y: -x.abs() + y**2,  # a ridge

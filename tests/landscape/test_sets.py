@@ -107,6 +107,14 @@ def test_rounding_of_the_loss_divides_no_set():
     assert [end.dimension for end in found] == [4] and (codes == 1).all()
 
 
+def test_a_minimum_at_a_kink_of_a_concave_loss_is_one_end():
+    """Newton's steps lead away from it, up to where the loss is less steep."""
+    near = [[-4.6e-9, 4.7e-7], [1.3e-9, 8.9e-7], [0.0, 0.0]]
+    found, codes = found_from(lambda x, y: (x.abs() + 1e-6).sqrt() + y**2, near)
+    assert len(found) == 1 and (codes == 1).all()
+    assert found[0].theta.abs().max() < 1e-6
+
+
 def test_places_to_tell_rounding_by_differ_in_their_last_bits():
     place = torch.tensor([[1.5, -2.5, 1e-300]], dtype=torch.float64)
     for other in rounded(place):
