@@ -99,7 +99,8 @@ def draw(record: xr.Dataset) -> Figure:
     seeds = record.sizes["model"] // len(CHAINS)
     figure.suptitle(
         "No other of four starts reaches the bigram more often than the balanced one "
-        f"({seeds} seeds each)\nnumbers above: how many end at the bigram, below the dotted line",
+        f"({seeds} seeds each)\nnumbers above: how many end at the bigram, below the dotted line; "
+        f"what is below {LOWEST:g} stands at {LOWEST:g}",
         fontsize=11,
     )
     return figure
