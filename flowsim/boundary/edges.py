@@ -19,9 +19,9 @@ _SAMPLED, _FINER = 2001, 8
 #: Labels at once that take a batched engine about as long as a few; and how often a way between two
 #: points is parted at most, by other engines and by these.
 _TOGETHER, _LEVELS = 500, (18, 5)
-#: How far off a cubic may have been around a way,
-#: and how short that is where it is parted no more, over the length of a bracket.
-_OFF, _SHORTEST = 32.0, 10.0
+#: Halvings after which bisected crossings are thinned out; how far off a cubic may have been around
+#: a way, and how short that is where it is parted no more, over the length of a bracket.
+_ROUGH, _OFF, _SHORTEST = 4, 32.0, 10.0
 #: Widths beside a cubic where a curve is sought, at first and then, over the length of the way.
 _NARROW, _WIDE = 1 / 64, 1.0
 #: Part of the way between two points where it is sought: beside the middle, which may be a
@@ -179,7 +179,11 @@ def bisected_edges(
         for row in nodes
     )
     ends = np.stack([end_codes.ravel()[row] for row in nodes], axis=1)
-    number, points = np.concatenate(numbers), (inner + outer) / 2
+    number = np.concatenate(numbers)
+    if shooting is None:
+        ahead = ahead_of(len(inner), batched)
+        inner, outer = _halved(label, inner, outer, ends[:, 0], _ROUGH, ahead)
+    points = (inner + outer) / 2
     spacing = 0.4 * min(float(np.diff(values).max()) for values in axes)
     keep = _spread(points, ends, number, spacing)
     inner, outer, ends, number = inner[keep], outer[keep], ends[keep], number[keep]
@@ -222,16 +226,21 @@ def _crossed(
             found[rows] = shooting.crossings(middle, half, ends[rows], exact)
             rows = rows[np.isnan(found[rows, 0])]
         ahead = ahead_of(len(rows), batched)
-        cross = find_crossings(
-            label, inner[rows], outer[rows], halvings if last else ahead, ahead, ends[rows, 0]
+        inner[rows], outer[rows] = _halved(
+            label, inner[rows], outer[rows], ends[rows, 0], halvings if last else ahead, ahead
         )
         halvings -= ahead
-        way, half = outer[rows] - inner[rows], cross.width[:, None] / 2
-        inner[rows], outer[rows] = (
-            inner[rows] + (cross.at[:, None] + sign * half) * way for sign in (-1, 1)
-        )
     found[rows] = (inner[rows] + outer[rows]) / 2
     return found
+
+
+def _halved(
+    label: Labels, inner: np.ndarray, outer: np.ndarray, own: np.ndarray, halvings: int, ahead: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of the brackets that are left between places inside and outside, (n, 2) each."""
+    cross = find_crossings(label, inner, outer, halvings, ahead, own)
+    part, half, way = cross.at[:, None], cross.width[:, None] / 2, outer - inner
+    return inner + (part - half) * way, inner + (part + half) * way
 
 
 def ahead_of(count: int, batched: bool) -> int:
