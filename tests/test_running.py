@@ -31,7 +31,7 @@ CALLS = {
     "search_critical_points": lambda m: flowsim.landscape.search_critical_points(
         m, torch.Generator().manual_seed(0), 3, (2.0, 2.0)
     ),
-    "refine_boundary": lambda m, **k: flowsim.refine_boundary(m, {"x": AXIS, "y": AXIS}, levels=1,
+    "refine_boundary": lambda m, **k: flowsim.refine_boundary(m, {"x": AXIS, "y": AXIS}, levels=0,
                                                               **k),
 }  # fmt: skip
 

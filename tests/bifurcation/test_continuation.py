@@ -266,6 +266,7 @@ def test_the_search_finds_the_birth_of_the_trap(name, arguments, parameter, born
     assert "left_out" in flowsim.summarize(record)
 
 
+@pytest.mark.slow
 def test_the_search_finds_the_flips_of_steps():
     """Steps diverge from some starts; η = 1 is a value at which the minima flip."""
     step = flowsim.OptimizerChoice.named("gd", None)
@@ -280,6 +281,7 @@ def test_the_search_finds_the_flips_of_steps():
     assert max(jumps) < 0.1
 
 
+@pytest.mark.slow
 def test_a_continuum_of_fixed_points_of_steps_is_refused():
     class Product(flowsim.Model):
         coordinates = ("a", "b")

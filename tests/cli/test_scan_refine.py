@@ -29,6 +29,7 @@ CHAIN = ["--p", "0.5", "--q", "0.8"]
 SCAN = ["scan", "--out", "scan.nc"]
 
 
+@pytest.mark.slow
 def test_the_record_of_a_scan_holds_the_refined_boundary(flowsim, tmp_path):
     words = [*SCAN, *CHAIN, "--grid", "11x12", "--refine", "3"]
     code, out, err = flowsim(*words, "--json")

@@ -33,6 +33,7 @@ def test_any_name_is_drawn(names, tmp_path):
     drawn(flowsim.read_record(tmp_path / "a.nc"))
 
 
+@pytest.mark.slow
 def test_names_in_space_and_of_gaussian_starts_are_drawn():
     model = model_of(("frac", "{p}^2%", "a b"))
     axis = np.linspace(-1.5, 1.5, 3)

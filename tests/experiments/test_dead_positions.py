@@ -113,6 +113,7 @@ def test_full_training_lingers_there_too(length):
     assert ((field.weights(state)["positions"] @ alpha > 0).sum(-1).numpy() == ks).all()
 
 
+@pytest.mark.slow
 def test_noise_grows_across_the_manifold_at_the_rate_of_the_plateaus_saddle():
     chain, length, k = ABOVE[0], 6, 2
     pi1, dead = chain.stationary[1], 1 - k / length

@@ -22,6 +22,7 @@ def made(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_small_weights_trap_above_one_and_nowhere_below(made):
     record = xr.load_dataset(made / "trap_map.nc")
     share = record.trapped / 20

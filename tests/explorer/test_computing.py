@@ -296,7 +296,8 @@ def test_a_run_that_is_out_of_steps_is_measured_at_its_end(trainer):
 @pytest.mark.parametrize("trainer", ["gd", pytest.param("flow", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name, options", [
     ("states", {"states": 3}), ("untied", {}), ("rank-one", {"tied": False}),
-    ("untied", {"held": (("u", 0.9),)}), ("canonical", {"bias": "dynamic"}),
+    ("untied", {"held": (("u", 0.9),)}),
+    pytest.param("canonical", {"bias": "dynamic"}, marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_every_model_is_trained_from_where_its_orbit_begins(trainer, name, options):
     held = options.get("held", ())

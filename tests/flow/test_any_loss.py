@@ -125,6 +125,7 @@ def test_both_wells_are_found_on_their_sides():
     assert top.label.item() in (Label.UNRESOLVED, Label.SADDLE)
 
 
+@pytest.mark.slow
 def test_rows_do_not_depend_on_their_neighbours():
     model, rows = Rounded(), starts(Rounded(), 37)
     some = [0, 15, 16, 20, 32, 36]  # at both ends of blocks of 16, and of what is left
@@ -136,6 +137,7 @@ def test_rows_do_not_depend_on_their_neighbours():
         torch.testing.assert_close(*pair, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.slow
 def test_what_has_no_end_goes_to_infinity_and_what_creeps_ends_at_a_kink():
     away = limits_of(Slope(), starts(Slope(), 5))
     assert (away.label == Label.INFINITY).all() and (away.theta == torch.inf).all()
@@ -169,8 +171,8 @@ def test_a_small_power_of_time_is_known_long_before_the_steps_are_spent():
 @pytest.mark.parametrize(
     "loss, x, near",
     [
-        (lambda x, y: x**6 + y**2 / 2, 0.0, 0.01),
-        (lambda x, y: (x - 1) ** 20 + y**2 / 2, 1.0, 1e-3),
+        pytest.param(lambda x, y: x**6 + y**2 / 2, 0.0, 0.01, marks=pytest.mark.slow),
+        pytest.param(lambda x, y: (x - 1) ** 20 + y**2 / 2, 1.0, 1e-3, marks=pytest.mark.slow),
         (lambda x, y: 1 / (1 + x**2) + (x / 30) ** 8 + y**2 / 2, 13.2128, 1e-3),
     ],
 )
@@ -182,6 +184,7 @@ def test_what_slows_down_towards_a_minimum_does_not_go_to_infinity(loss, x, near
     assert (found.theta[:, 0] - x).abs().max() < near
 
 
+@pytest.mark.slow
 def test_what_moves_steadily_to_a_minimum_far_away_does_not_go_to_infinity():
     """For a hundred times its first time, in many steps, since its steep valley winds."""
     model = flowsim.from_loss(
@@ -191,6 +194,7 @@ def test_what_moves_steadily_to_a_minimum_far_away_does_not_go_to_infinity():
     assert found.label == Label.LOCAL_MINIMUM and abs(found.theta[0, 0] - 130) < 1e-6
 
 
+@pytest.mark.slow
 def test_a_start_on_the_line_that_a_saddle_attracts_ends_at_the_saddle():
     model = flowsim.from_loss(lambda x, y: (x**2 - 1) ** 2 / 4 + y**2 / 2, "double well")
     heights = torch.linspace(-2, 2, 8, dtype=torch.float64)
@@ -218,6 +222,7 @@ def test_paths_and_times_are_those_of_scipy(kind):
         torch.testing.assert_close(found, times[2].expand(2), rtol=1e-6, atol=0)
 
 
+@pytest.mark.slow
 def test_nothing_is_made_on_a_device_where_the_starts_are_not():
     """Where every tensor without a device would lie elsewhere, all is as before."""
     model, rows = Well(), starts(Well(), 18)
@@ -261,6 +266,7 @@ def test_labels_on_a_device_are_those_on_the_cpu(device):
     torch.testing.assert_close(here.theta, there.theta, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_loss_that_falls_as_a_power_or_a_logarithm_of_time_has_its_limit():
     starts = [[1.0, 0.3], [2.0, -1.0]]
     tail = flowsim.from_loss(lambda x, y: 2 + (1 + x**2) ** -0.5 + y**2 / 2)

@@ -48,6 +48,7 @@ class Predators(Rivals):
         return torch.stack([x * (1 - x / 40) - eaten * y, y * (eaten - 0.3)], -1)
 
 
+@pytest.mark.slow
 def test_a_heteroclinic_orbit_is_followed_past_its_saddles():
     """Against Dormand and Prince's method of order 8 in logarithms."""
     path = flowsim.trajectories(May(), [0.6, 0.6, 0.1], [0.0, 100.0, 200.0])
@@ -70,6 +71,7 @@ def test_a_row_at_a_saddle_does_not_rest_while_what_is_nearly_gone_grows():
     assert not BatchState.at(Rivals(), won, steps).revives().any()
 
 
+@pytest.mark.slow
 def test_a_cycle_that_almost_touches_an_axis_is_that_of_the_reference():
     times = [0.0, 100.0]
     path = flowsim.trajectories(Predators(), [10.0, 3.0], times)

@@ -17,10 +17,15 @@ def lowest(theta, place):
     ("loss", "place"),
     [
         (lambda x, y: x.abs() + y**2, (0.0, 0.0)),
-        (lambda x, y: (x - 0.3).abs() + 2 * (y + 0.4).abs(), (0.3, -0.4)),
-        (lambda x, y: torch.maximum(x**2 + y, y**2 - y), (0.0, 0.0)),
-        (lambda x, y: (x + y).abs() + (y - 1) ** 2, (-1.0, 1.0)),
         (lambda x, y: torch.relu(1 - x - y) + 0.2 * (x**2 + 2 * y**2), (2 / 3, 1 / 3)),
+        *(
+            pytest.param(*pair, marks=pytest.mark.slow)
+            for pair in (
+                (lambda x, y: (x - 0.3).abs() + 2 * (y + 0.4).abs(), (0.3, -0.4)),
+                (lambda x, y: torch.maximum(x**2 + y, y**2 - y), (0.0, 0.0)),
+                (lambda x, y: (x + y).abs() + (y - 1) ** 2, (-1.0, 1.0)),
+            )
+        ),
     ],
 )
 def test_a_row_that_creeps_along_a_kink_ends_in_the_minimum_it_leads_to(loss, place):
@@ -86,6 +91,7 @@ class SignFlow(flowsim.Model):
         return -self.gradient(theta).sign()
 
 
+@pytest.mark.slow
 def test_where_a_field_jumps_branches_are_two_curves_and_the_point_between_them_a_saddle():
     starts = [[0.1, 0.1], [1.9, 0.3], [0.4, 1.7], [-0.2, -0.3], [-1.6, 0.3], [0.7, -0.7], [2, 2.5]]
     model, ends = SignFlow(), flowsim.landscape.Ends(SignFlow())

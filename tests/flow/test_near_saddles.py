@@ -45,8 +45,8 @@ def half_time(depth, d):
 
 
 @pytest.mark.parametrize("depth, small", [
-    (2, (1e-3, 1e-8, 1e-16, 1e-30)), (3, (1e-8,)),
-    pytest.param(6, (1e-3, 1e-8), marks=pytest.mark.slow),
+    (2, (1e-8, 1e-30)), *(pytest.param(*pair, marks=pytest.mark.slow)
+                          for pair in ((2, (1e-3, 1e-16)), (3, (1e-8,)), (6, (1e-3, 1e-8)))),
 ])  # fmt: skip
 def test_small_first_weights_learn_in_the_time_of_the_closed_form(depth, small):
     model, starts = Product(depth), [[d] * depth for d in small]
@@ -73,7 +73,7 @@ def test_unequal_small_first_weights_end_on_the_side_that_their_invariants_say(d
 @pytest.mark.parametrize("least", [1e-20, pytest.param(1e-90, marks=pytest.mark.slow)])
 def test_on_either_side_of_a_saddle_starts_go_to_that_side(least):
     """However close they are; those on the line that it attracts end there."""
-    sides = [(x, y) for x in (0.0, 1e-8, 0.3) for y in (1e-8, -1e-13, least)]
+    sides = [(x, y) for x in (0.0, 0.3) for y in (-1e-13, least)]
     found = flowsim.find_limits(Saddle(), sides)
     assert (found.label == Label.LOCAL_MINIMUM).all()
     assert found.theta[:, 1] == pytest.approx([math.copysign(1, y) for _, y in sides])

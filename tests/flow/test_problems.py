@@ -27,9 +27,13 @@ def each_problem(first, others=0, once=()):
     """Parameters of a test: case, chain, number of starts.
 
     ``first`` starts on the first chain; ``others`` on another one with the slow tests, but for
-    cases whose names begin with ``once``.
+    cases whose names begin with ``once``. Two of the three models whose bias moves, which the
+    solver for any loss follows, are slow in both.
     """
-    few = [pytest.param(case, 0, first, id=case.name) for case in CASES]
+    slow = {"linear_dynamic": pytest.mark.slow, "untied_dynamic": pytest.mark.slow}
+    few = [
+        pytest.param(case, 0, first, id=case.name, marks=slow.get(case.name, ())) for case in CASES
+    ]
     many = [
         pytest.param(case, chain, others, id=f"{case.name}-{chain}-many", marks=pytest.mark.slow)
         for i, case in enumerate(CASES)

@@ -110,6 +110,7 @@ def test_labels_do_not_depend_on_the_tolerance(length, generator):
     assert (loose.loss[given_up] >= model.chain.stationary_entropy - 1e-12).all()
 
 
+@pytest.mark.slow
 def test_limits_and_times_are_those_of_an_independent_integration(generator):
     counts = []
     for (p, q), length, tied in zip(CHAINS, (8, 3, 1024, 8, 64), [*BOTH, *BOTH, True], strict=True):

@@ -35,10 +35,11 @@ def test_at_v_zero_labels_and_limits_are_the_planes(name):
 
 
 @pytest.mark.parametrize(
-    "name, count", [("above", 8), pytest.param("below", 3, marks=pytest.mark.slow)]
+    "name, rows",
+    [("above", [1, 2, 4, 6]), pytest.param("below", [0, 1, 2], marks=pytest.mark.slow)],
 )
-def test_most_rows_are_decided_and_learn_at_v_zero(name, count):
-    reduced, theta = build(name, 8), starts(count)
+def test_most_rows_are_decided_and_learn_at_v_zero(name, rows):
+    reduced, theta = build(name, 8), starts(8)[rows]
     limits = find_limits(reduced, theta)
     assert int((limits.label == Label.UNRESOLVED).sum()) <= 1
     learned = limits.label == Label.GLOBAL_MINIMUM

@@ -41,7 +41,12 @@ def ends_of(name, shift=0):
     return ends, ends.identify(limits), limits
 
 
-@pytest.mark.parametrize("name", MODELS)
+SLOW = ("a stiff one", "a slope")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in MODELS]
+)
 def test_every_start_is_decided_and_ends_are_told_apart(name):
     ends, codes, _ = ends_of(name)
     _, kinds, flat = MODELS[name]

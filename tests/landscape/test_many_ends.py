@@ -35,6 +35,7 @@ def named_well(record):
     return {code: np.unique(there[codes == code], axis=0) for code in np.unique(codes)}
 
 
+@pytest.mark.slow
 def test_every_code_names_one_well_and_survives_the_file(record, tmp_path):
     wells = named_well(record)
     assert len(wells) == 256 - 31  # cells on either side of 0 share their wells
@@ -47,6 +48,7 @@ def test_every_code_names_one_well_and_survives_the_file(record, tmp_path):
     assert len(again.label.attrs["flag_meanings"].split()) == len(wells) + 1
 
 
+@pytest.mark.slow
 def test_boundaries_lie_at_the_halves():
     near = {"x": (-1, 1), "y": (-1, 1)}
     record = flowsim.portrait(Wells(), window=near, resolution=6, confirm=0)

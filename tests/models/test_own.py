@@ -223,7 +223,7 @@ def test_what_cannot_be_used_is_told_in_a_sentence(words, reason, mine):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-@pytest.mark.parametrize("command", ["portrait", "scan"])
+@pytest.mark.parametrize("command", [pytest.param("portrait", marks=pytest.mark.slow), "scan"])
 def test_a_gpu_that_is_not_there_is_told(command, mine):
     size = ["--grid", "4x4"] if command == "scan" else ["--resolution", "4"]
     words = ["--model", "mine.py:DoubleWell", *size, "--confirm", "0", "--device"]

@@ -18,6 +18,7 @@ def test_an_optimizer_of_a_loss_with_one_end_has_a_figure(name):
     assert flowsim.draw(record).axes[0].get_xlabel() == "$x$"
 
 
+@pytest.mark.slow
 def test_a_boundary_is_left_out_or_announced():
     without = flowsim.portrait(WELL, resolution=6, confirm=0, boundary=False)
     assert "boundary_x" not in without

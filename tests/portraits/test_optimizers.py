@@ -7,6 +7,7 @@ import flowsim
 from flowsim.portraits.optimizers import compare_optimizers
 
 
+@pytest.mark.slow
 def test_large_steps_leave_a_narrow_well_that_the_flow_stays_in():
     """Curvatures are 2 on the left and 60 on the right: steps above 2/60 cannot rest there."""
     wells = flowsim.from_loss(

@@ -141,6 +141,7 @@ def test_a_model_with_a_plane_of_its_own_keeps_it():
         with_axes(model, "w", "a")
 
 
+@pytest.mark.slow
 def test_orbits_in_space_end_where_the_closed_form_says(model, mine):
     record = flowsim.phase_space(model, window=window("xyz"))
     path = np.stack([record[f"orbit_{name}"] for name in "xyz"], axis=-1)

@@ -40,8 +40,12 @@ def lifted(arch, alpha, **other):
 ALPHA = number([0.5, -0.5, 0.5, 0.5])
 
 
-@pytest.mark.parametrize("attention", ["none", "softmax"])
-@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(
+    ("tied", "attention"),
+    [(True, "softmax"), (False, "none"),
+     pytest.param(True, "none", marks=pytest.mark.slow),
+     pytest.param(False, "softmax", marks=pytest.mark.slow)],
+)  # fmt: skip
 def test_the_rank_one_manifold_is_found(tied, attention):
     arch = Architecture(d=4, length=4, tied=tied, attention=attention)
     c = {} if tied else {"c": 0.4}
@@ -66,7 +70,7 @@ def test_the_rank_one_manifold_is_found(tied, attention):
         np.testing.assert_allclose(model.loss(moved), theirs.loss(theta), rtol=1e-12)
 
 
-@pytest.mark.parametrize("attention", ["none", "softmax"])
+@pytest.mark.parametrize("attention", ["none", pytest.param("softmax", marks=pytest.mark.slow)])
 def test_equal_sizes_stay_equal(attention):
     arch = Architecture(d=4, length=4, attention=attention)
     start = lifted(arch, ALPHA, rho=[-0.35] * 4, w2=-0.6, o=0.0, v=0.0)
@@ -92,7 +96,9 @@ def test_states(states):
     np.testing.assert_allclose(ours, theirs, rtol=1e-10)
 
 
-@pytest.mark.parametrize("positions, d, k", [("relative", 4, 32), ("learned", 3, 24)])
+@pytest.mark.parametrize(
+    "positions, d, k", [("relative", 4, 32), pytest.param("learned", 3, 24, marks=pytest.mark.slow)]
+)
 def test_rounding_adds_no_coordinates_to_an_induction_head(positions, d, k):
     arch = Architecture(d, 5, 2, hidden=0, states=2, output="states", tied=False,
                         positions=positions)  # fmt: skip
@@ -277,7 +283,7 @@ def test_a_critical_start_has_no_coordinates(loss, start):
 
 
 @pytest.mark.parametrize("at", [(1.0, 0.5, 0.0), (0.05, 0.5, 0.0)])
-@pytest.mark.parametrize("far", [15.0, 18.0, 19.5])
+@pytest.mark.parametrize("far", [pytest.param(15.0, marks=pytest.mark.slow), 18.0, 19.5])
 def test_what_switches_on_far_along_the_flow_is_found(far, at):
     def loss(w):
         late = torch.relu(w["a"] - far) ** 3 * (w["c"] - 1) ** 2

@@ -36,6 +36,7 @@ def test_linear_attention_in_context_comes_out():
     assert {pair[:2] for pair in kept.swaps} == {("v", "key"), ("v", "query"), ("key", "query")}
 
 
+@pytest.mark.slow
 def test_untied_transformer():
     arch = Architecture(d=4, length=4, tied=False, attention="none")
     start = lifted(arch, ALPHA, c=0.4, rho=[-0.35] * 4)

@@ -23,6 +23,7 @@ def model():
     return flowsim.reduce(valley, {"x": number(0.7), "y": torch.zeros(3)})
 
 
+@pytest.mark.slow
 def test_growth_is_the_integral_of_the_rate(model):
     assert model.coordinates == ("x",)
     growth = transverse_growth(model, until=20.0)
@@ -114,7 +115,9 @@ def test_losses_that_are_not_finite_are_no_ends():
     assert f"{int(gone.sum())} of 8 undecided, of which {int(gone.sum())} diverged" in repr(told)
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize(
+    "scale", [1e-6, *(pytest.param(s, marks=pytest.mark.slow) for s in (1.0, 1e6))]
+)
 def test_agreement_has_no_scale_of_its_own(scale):
     def wells(weights):
         x, y = weights["x"], weights["y"]
@@ -126,6 +129,7 @@ def test_agreement_has_no_scale_of_its_own(scale):
     assert told.right.double().mean(1).tolist() == [0, 1] and not told.undecided.any()
 
 
+@pytest.mark.slow
 def test_a_stiff_direction_does_not_blow_up():
     """A narrow valley that bends: steps beyond 2/rate would leave it."""
 
@@ -139,6 +143,7 @@ def test_a_stiff_direction_does_not_blow_up():
     assert told.right[~told.undecided].all()
 
 
+@pytest.mark.slow
 def test_a_minimum_at_a_kink_is_reached():
     """Steps that go back and forth across it become shorter."""
     model = flowsim.reduce(

@@ -46,6 +46,7 @@ def spec(tmp_path):
     return ModelSpec(f"{tmp_path / 'mine.py'}:Tilted")
 
 
+@pytest.mark.slow
 def test_each_value_has_the_scan_of_its_model(spec, tmp_path):
     scan = Scan(spec, Grid(AXES), over={"n": [2, 3], "g": TILTS}, confirm=1, chunk=25)
     assert scan.dims == ("g", "n", "x", "y") and scan.shape == (2, 2, 11, 2)
@@ -72,17 +73,16 @@ def test_workers_get_the_text_that_was_run(spec, tmp_path):
 
 
 def test_built_in_models_vary_whatever_they_have(tmp_path):
-    flips = ModelSpec("flips", {"p": 0.2, "q": 0.3})
-    axes = {"e": cell_centres(-2, 2, 6), "w": cell_centres(-2, 2, 6)}
-    scan = Scan(flips, Grid(axes), over={"flip": (0.0, 0.4), "p": (0.2, 0.4)})
+    uniform = ModelSpec("uniform", {"p": 0.2, "q": 0.3})
+    axes = {"e": cell_centres(-2, 2, 4), "w": cell_centres(-2, 2, 4), "a": cell_centres(-1, 1, 2)}
+    scan = Scan(uniform, Grid(axes), over={"length": (2, 4), "p": (0.2, 0.4)})
     record = read_record(write_scan(scan, tmp_path / "a.nc"), "scan")
-    assert record["label"].dims == ("p", "flip", "e", "w")
-    alone = flowsim.scan(flowsim.model("flips", 0.4, 0.3, flip=0.4), axes)
-    np.testing.assert_array_equal(record["label"].sel(p=0.4, flip=0.4), alone["label"])
-    assert record.attrs["title"] == "canonical model of a hidden chain"
-    with pytest.raises(InputError, match="not of one p and one flip: give p and flip"):
+    assert record["label"].dims == ("p", "length", "e", "w", "a")
+    alone = flowsim.scan(flowsim.model("uniform", 0.4, 0.3, length=4), axes)
+    np.testing.assert_array_equal(record["label"].sel(p=0.4, length=4), alone["label"])
+    with pytest.raises(InputError, match="not of one p and one length: give p and length"):
         flowsim.spec.model_from_attributes(record.attrs)
-    assert flowsim.spec.model_from_attributes(record.attrs, p=0.4, flip=0.4).chain.flip == 0.4
+    assert flowsim.spec.model_from_attributes(record.attrs, p=0.4, length=4).length == 4
 
 
 @pytest.mark.parametrize(

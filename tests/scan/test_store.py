@@ -125,6 +125,7 @@ def test_records_are_what_xarray_expects_in_memory_and_on_disk(tmp_path, drawn):
         assert stored[name].attrs.keys() == here[name].attrs.keys(), name
 
 
+@pytest.mark.slow
 def test_a_sample_of_the_points_is_decided_again(tmp_path):
     """On every chain; and a label that torchdiffeq does not find is counted."""
     scan = small(p=(0.3, 0.6), confirm=40)

@@ -152,6 +152,7 @@ def torch_steps(loss, start, make, steps):
     return point.detach()
 
 
+@pytest.mark.slow
 def test_adam_of_that_name_is_torchs_on_rosenbrock():
     rosenbrock = from_loss(lambda x, y: (1 - x) ** 2 + 100 * (y - x**2) ** 2)
     found = descend(rosenbrock, [[-1.2, 1.0]], "adam", learning_rate=3e-3, steps=3000)
@@ -324,7 +325,10 @@ def test_what_is_still_on_its_way_is_unresolved():
         assert found.rule[0] == Rule.NONE and found.steps_taken[0] == 500
 
 
-@pytest.mark.parametrize("name", ["gd", "momentum", "adam", "adamw"])
+@pytest.mark.parametrize(
+    "name",
+    ["gd", "adam", *(pytest.param(n, marks=pytest.mark.slow) for n in ("momentum", "adamw"))],
+)
 def test_a_row_alone_is_the_row_among_others_bit_for_bit(name):
     start = torch.cat([drawn(4, 3), torch.tensor([[math.nan, 0, 0], [0, math.inf, 0]])])
     numbers = {"learning_rate": 0.05, "steps": 400}

@@ -114,6 +114,7 @@ def test_below_the_threshold_rounding_opens_the_trap():
     assert float(loss(weights)) < reduced.chain.stationary_entropy - 0.5 * information
 
 
+@pytest.mark.slow
 def test_small_steps_follow_the_reduced_flow():
     loss, reduced = full(3, 0.8, 2, 1, "none")
     start, time = (0.9, -0.4), 2.0
