@@ -31,7 +31,6 @@ UNUSUAL = {
     "rank-one": {"length": 2, "attention": True, "tied": False},
     "states": {"states": 3, "attention": True, "length": 2, "hidden_per_state": 5},
     "induction": {"length": 4},
-    "flips": {"flip": 0.2},
     "memory": {"states": 3, "flip": 0.1, "length": 3, "decay": "positive"},
 }
 SPECS = [ModelSpec.first(name, **UNUSUAL.get(name, {})) for name in BUILT_IN]
