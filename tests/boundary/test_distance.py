@@ -1,5 +1,7 @@
 """Distances to another end against closed forms and published minima's distances."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,10 @@ from flowsim.boundary import add_edge_distance, edge_distance, per_end, stable_m
 from flowsim.boundary.distance import Search
 from flowsim.boundary.edges import bisected_edges, nearest_on
 from flowsim.boundary.shooting import Shooting
+from flowsim.labels import Label
+from flowsim.landscape.ends import Ends
 
+ROOT = Path(__file__).parents[2]
 HIMMELBLAU = [(3, 2), (3.58442834, -1.84812653), (-3.77931025, -3.28318599),
               (-2.80511809, 3.13131252)]  # fmt: skip
 SIDES = {"x": (-5.0, 5.0), "y": (-5.0, 5.0)}
@@ -194,18 +199,40 @@ def test_a_portrait_without_distances_has_the_shares_of_its_ends():
     assert flowsim.summarize(former)["ends"] == shares
 
 
+#: Models with a saddle in their plane whose stable manifold is a boundary.
+PLANES = ["canonical", "induction",
+          *(f"{ROOT}/examples/{name}.py:{kind}" for name, kind in [
+              ("linear_network", "LinearNetwork"), ("lora", "LoRA"), ("simsiam", "SimSiam"),
+              ("product_stability", "ProductStability"), ("slow_drift", "SlowDrift"),
+              ("two_factor", "TwoFactor"), ("word2vec", "Word2Vec")])]  # fmt: skip
+
+
 @pytest.mark.slow
-def test_ends_change_within_1e_6_across_himmelblaus_grown_manifolds(himmelblau):
+@pytest.mark.parametrize("name", ["himmelblau", *PLANES])
+def test_ends_change_within_1e_6_across_grown_manifolds(name, himmelblau):
+    model = himmelblau if name == "himmelblau" else flowsim.model(
+        name, **({"p": 0.5, "q": 0.8} if name == "canonical" else {})
+    )  # fmt: skip
+    window = SIDES if name == "himmelblau" else dict(model.plane.window)
+    window = {name: window[name] for name in model.coordinates}
+    size = np.linalg.norm([high - low for low, high in window.values()])
     beside = []
-    for manifold in stable_manifolds(himmelblau, SIDES):
+    for manifold in stable_manifolds(model, window):
         whole = np.isfinite(manifold.points).all(1)
-        places = np.flatnonzero(whole[1:-1] & whole[2:] & whole[:-2])[1000::4000] + 1
-        assert len(places) > 1
+        places = np.flatnonzero(whole[1:-1] & whole[2:] & whole[:-2]) + 1
+        places = places[(np.array([0.15, 0.4, 0.8]) * len(places)).astype(int)]
         along = manifold.points[places + 1] - manifold.points[places - 1]
         normal = np.stack([-along[:, 1], along[:, 0]], 1) / np.linalg.norm(along, axis=1)[:, None]
-        beside.append([manifold.points[places] + sign * 1e-6 * normal for sign in (1, -1)])
-    ends = flowsim.find_limits(himmelblau, np.concatenate(beside, axis=1), rtol=1e-9).theta
-    assert (np.linalg.norm(ends[0] - ends[1], axis=1) > 0.1).all()
+        beside.append([manifold.points[places] + sign * off * normal
+                       for off in (1e-3 * size, 1e-6) for sign in (1, -1)])  # fmt: skip
+    starts = np.concatenate(beside, axis=1)
+    limits = flowsim.find_limits(model, torch.from_numpy(starts.reshape(-1, 2)), rtol=1e-9)
+    codes = Ends(model).identify(limits).reshape(2, 2, -1).numpy()
+    decided = ~np.isin(limits.label.reshape(2, 2, -1), (Label.UNRESOLVED, Label.SADDLE))
+    parts = (codes[0, 0] != codes[0, 1]) & decided[0].all(0)
+    near = parts & decided[1].all(0)
+    assert near.sum() >= max(0.5 * parts.sum(), 1)
+    assert (codes[1, 0] != codes[1, 1])[near].all()
 
 
 def test_crossings_are_shot_at_the_stable_manifold_of_a_saddle_in_a_slice():
