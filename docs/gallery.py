@@ -48,13 +48,13 @@ Where p + q > 1 a memory in (0, 1) gets to two symbols, and one in (−1, 1) to 
 
 #: Model, class, options of ``flowsim portrait`` and what the picture shows.
 PICTURES = (
-    ("linear_network", "LinearNetwork", "--window a=-3:3,b=-3:3",
+    ("linear_network", "LinearNetwork", "--window a=-3:3,b=-2.8:3",
      "The two branches of ab = s attract the two sides of a + b = 0."),
     ("lora", "LoRA", "--set ratio=16 --window a=-3:3,b=-3:3",
      "With a 16 times larger rate for b the boundary turns."),
     ("deep_linear", "DeepLinear", "--set decay=0.35 --fix w3=0.9 --window w1=-2:2,w2=-2:2",
      "The origin (minimum 5) holds what lies between the basins of four balanced minima."),
-    ("slow_drift", "SlowDrift", "--set decay=0.1 --window a=-3:3,b=-3:3",
+    ("slow_drift", "SlowDrift", "--set decay=0.1 --window a=-3:3,b=-2.8:3",
      "Orbits fall to ab ≈ 1 and drift along it to the two balanced minima."),
     ("linear_estimator", "LinearEstimator", "--set small=0.05 --window x=-1:1,y=-1:1",
      "The training loss is gone on the vertical axis, the generalization loss only at 0."),
@@ -64,7 +64,7 @@ PICTURES = (
      "--optimizer gd --learning-rate 0.2 --steps 3000 --window x=-3.5:3.5,y=-3.5:3.5",
      "Steps of 0.2 diverge from more than half of the window, and jump between basins at the rim."),
     ("product_stability", "ProductStability",
-     "--optimizer gd --learning-rate 3 --steps 3000 --window x=-4:4,y=-4:4",
+     "--optimizer gd --learning-rate 3 --steps 3000 --window x=-4:4,y=-3.8:4",
      "Steps of 3 diverge far out, and cross the flow's boundary in places."),
     ("ellipse", "Ellipse",
      "--optimizer gd --learning-rate 0.1 --steps 3000 --window x=-1:1,y=-1.5:1.5",

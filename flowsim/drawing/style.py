@@ -24,6 +24,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.legend import Legend
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
+from matplotlib.ticker import AutoLocator
 from matplotlib.transforms import ScaledTranslation
 
 from flowsim.errors import InputError
@@ -452,6 +453,9 @@ class Canvas:
             if self.ax is not None and self.ax.name == "3d":  # no layout leaves space for its names
                 cast(Any, self.ax).set_box_aspect((1.25, 1.0, 1.0), zoom=0.8)
                 self.ax.locator_params(nbins=3)
+            for ax in self.figure.axes:  # matplotlib lets labels of two decimals touch
+                if isinstance(ax.xaxis.get_major_locator(), AutoLocator):
+                    ax.locator_params(axis="x", nbins=6)
             tall = self.figure.get_figheight() - 3 * points("medium") / 72
             for axis in (a for ax in self.figure.axes for a in (ax.xaxis, ax.yaxis)):
                 length = self.width - 0.6 if axis.axis_name == "x" else tall
