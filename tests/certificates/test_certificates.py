@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from scipy.integrate import solve_ivp
 
 import flowsim
 from flowsim.certificates import cells, landscape_in, wells
@@ -63,30 +62,6 @@ def test_a_portrait_records_which_ends_are_proven(monkeypatch):
     assert flowsim.summarize(record)["proven_saddle"] == 1
     texts = [text.get_text() for text in flowsim.draw(record).legends[0].get_texts()]
     assert "end proven: 100.0% of the cells" in texts
-
-
-#: Bend and stiffness of the channel that joins two wells, and its tilt, up to next to the fold.
-CHANNELS = [(0.5, 1.0, 0.2), (1.0, 20.0, 0.0), (0.5, 4.0, 0.375), (-1.0, 8.0, 0.3)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("bend", "stiff", "tilt"), CHANNELS)
-def test_proven_ends_are_those_of_tight_integration(bend, stiff, tilt):
-    model = flowsim.from_loss(
-        lambda x, y: (x**2 - 1) ** 2 / 4 + stiff / 2 * (y - bend * x**2) ** 2 + tilt * x, "channel"
-    )
-    record = flowsim.portrait(
-        model, window=SIDES, resolution=12, confirm=0, boundary=False, certify=True
-    )
-    proven = record.certified.to_numpy() == 1
-    assert proven.mean() > 0.5
-    y, x = np.meshgrid(record.y, record.x, indexing="ij")
-    ends = np.stack([record.limit_x, record.limit_y], -1)[proven]
-    for start, end in zip(np.stack([x, y], -1)[proven], ends, strict=True):
-        tight = solve_ivp(
-            lambda _, at: model.field(at[None])[0], (0, 200), start, "LSODA", rtol=1e-9, atol=1e-11
-        )
-        assert np.allclose(tight.y[:, -1], end, atol=1e-3)
 
 
 def test_where_a_bound_from_below_keeps_the_loss_above_the_best_an_orthant_is_proven():
