@@ -9,11 +9,12 @@ spends its steps and is left unresolved.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, fields
 from functools import cache, partial
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ from flowsim.flow.near_saddles import displace, resolve_near_saddles
 from flowsim.flow.nonsmooth_minima import rest_on_kinks
 from flowsim.flow.options import Limits, Steps
 from flowsim.flow.recurrence import FIRST, LOOKS, Returns, spirals
+from flowsim.flow.replay import Replay
 from flowsim.flow.return_codes import (
     CRITICAL,
     DIVERGED,
@@ -85,6 +87,15 @@ _DRIFTING = 400
 _RESOLVED, _LINEAR = 30.0, 0.1
 #: No rate of a sink is slower than this part of the stiffest where its way is short for certain.
 _REGULAR = 1e-3
+#: Pivots of a matrix of so many columns at most are found one by one.
+_ONE_BY_ONE = 8
+#: What a step changes, and how much of it is smooth: these come first.
+_ADVANCED = ("y", "theta", "field", "jacobian", "h", "time", "way", "fastest", "stuck", "short",
+             "grows", "origin", "limits")  # fmt: skip
+_SMOOTH = 4
+#: What ``_glance`` looks at.
+_SEEN = ("y", "theta", "field", "jacobian", "time", "way", "fastest", "stuck", "short", "far",
+         "max_time")  # fmt: skip
 #: Evaluations of the field in a step.
 _EVALUATIONS = 8
 #: A step is at most this times rtol to the power 1/ORDER, and no more than 1, over the fastest rate
@@ -135,8 +146,10 @@ class BatchState:
     Attributes:
         model: whose flow it is.
         steps: the error allowed per step.
+        replays: of ``_advance``, for each kind of chart.
         chart: of these rows.
         index: their numbers among the starts, (m,).
+        limits: rtol, atol, and the longest step over the time in which what grows does, (m, 3).
         y, theta: where they are, in the chart and outside it, (m, k).
         field, jacobian: dy/dt and its derivative there.
         h, time: the next step's length, and the time so far, (m,).
@@ -148,12 +161,15 @@ class BatchState:
         far, max_time: |y| and the time beyond which a row has diverged.
         stuck: which rows can be followed no further.
         short: how many steps were very short beside 1/|∂(dy/dt)/∂y|: on a kink many are.
+        grows: where the next step may be too long for what grows.
     """
 
     model: Model
     steps: Steps
+    replays: dict[Any, Replay]
     chart: Chart
     index: Tensor
+    limits: Tensor
     y: Tensor
     theta: Tensor
     field: Tensor
@@ -167,10 +183,16 @@ class BatchState:
     max_time: Tensor
     stuck: Tensor
     short: Tensor
+    grows: Tensor
 
     @classmethod
     def at(
-        cls, model: Model, theta: Tensor, steps: Steps, zero: Tensor | None = None
+        cls,
+        model: Model,
+        theta: Tensor,
+        steps: Steps,
+        zero: Tensor | None = None,
+        replays: dict[Any, Replay] | None = None,
     ) -> BatchState:
         """The finite rows of θ (n, k), ``padded_indices``; ``zero`` (n, k) as of ``Chart``."""
         index = padded_indices(theta.isfinite().all(1))
@@ -178,8 +200,11 @@ class BatchState:
         chart = Chart.at(model, theta, None if zero is None else zero[index])
         y = chart.to_chart(theta)
         zero = torch.zeros_like(y[:, 0])
-        none = zero, zero, theta, zero, zero, zero, zero, zero.bool(), zero
-        rows = cls(model, steps, chart, index, y, theta, y, y, *none)
+        none = zero, zero, theta, zero, zero, zero, zero, zero.bool(), zero, zero.bool()
+        replays = {} if replays is None else replays
+        longest = min(1.0, _GROWTH * steps.rtol ** (1 / ORDER))
+        limits = y.new_tensor([steps.rtol, steps.atol, longest]).expand(len(y), -1)
+        rows = cls(model, steps, replays, chart, index, limits, y, theta, y, y, *none)
         rows.far = _FAR * rows.size().amax(1).clamp_min(1.0)
         rows._linearise()
         rows.fastest = rows.velocity().amax(1)
@@ -187,21 +212,22 @@ class BatchState:
         unit = torch.where(size > 0, size, 1.0) / rows.field.abs().amax(1)
         steep = rows.jacobian.abs().amax((1, 2))
         rows.h, rows.max_time = torch.minimum(0.1 * unit, 1 / steep), _FOR_EVER * unit
+        rows.grows = rows._may_grow()
         rows._bound_by_growth()
         return rows
 
     def select(self, which: Tensor | slice) -> BatchState:
         """Some of the rows, as a state of their own."""
-        parts = (getattr(self, f.name)[which] for f in fields(self)[3:])
-        return BatchState(self.model, self.steps, self.chart.rows(which), *parts)
+        parts = (getattr(self, f.name)[which] for f in fields(self)[4:])
+        return BatchState(self.model, self.steps, self.replays, self.chart.rows(which), *parts)
 
     @classmethod
     def joined(cls, parts: list[BatchState]) -> BatchState:
         """The rows of all parts, ``padded_indices``."""
-        one, names = parts[0], [f.name for f in fields(cls)[3:]]
+        one, names = parts[0], [f.name for f in fields(cls)[4:]]
         chart = Chart.joined([part.chart for part in parts])
         columns = (torch.cat([getattr(part, name) for part in parts]) for name in names)
-        whole = cls(one.model, one.steps, chart, *columns)
+        whole = cls(one.model, one.steps, one.replays, chart, *columns)
         return whole.select(padded_indices(torch.ones_like(whole.index, dtype=torch.bool)))
 
     def _way_to(self, y: Tensor) -> Tensor:
@@ -234,12 +260,14 @@ class BatchState:
 
         The coordinate's size does not matter: a row at rest near the plane will leave.
         """
-        seen = self.chart.seen
-        if seen is None:
+        if self.chart.seen is None:
             return torch.zeros_like(self.stuck)
-        growth = torch.where(seen, self.field, 0.0).amax(1)
-        steep: Tensor = self.model.jacobian(self.theta).abs().amax((1, 2))
-        return growth > _GROWING * steep
+
+        def found(rows: BatchState) -> tuple[Tensor]:
+            growth = torch.where(rows.chart.seen, rows.field, 0.0).amax(1)  # type: ignore
+            return (growth > _GROWING * rows.model.jacobian(rows.theta).abs().amax((1, 2)),)
+
+        return self.replayed("revives", found, ("theta", "field"))[0]
 
     def named(self) -> Tensor:
         """Mask of the coordinates that are logarithms, (m, k)."""
@@ -252,9 +280,50 @@ class BatchState:
 
     def advance(self, h: Tensor) -> Tensor:
         """Attempt a step of length h (m,) with every row; which rows moved."""
+
+        def attempt(rows: BatchState, h: Tensor) -> tuple[Tensor, ...]:
+            moved = rows._advance(h)
+            return *(getattr(rows, name) for name in _ADVANCED), moved
+
+        *columns, moved = self.replayed("advance", attempt, _ADVANCED, h, checked=_SMOOTH)
+        vars(self).update(zip(_ADVANCED, columns, strict=True))
+        self._bound_by_growth()
+        return moved
+
+    def replayed(
+        self,
+        name: str,
+        function: Callable[..., tuple[Tensor, ...]],
+        columns: Sequence[str],
+        *more: Tensor,
+        checked: int = 0,
+    ) -> tuple[Tensor, ...]:
+        """``function`` of rows of which these columns alone are right, and of more tensors."""
+        chart, own = self.chart, copy(self)
+        flags = {x: getattr(chart, x) for x in ("any_logarithmic", "all_logarithmic")}
+        parts = [
+            x for x in ("signs", "logarithmic", "seen", "zero") if getattr(chart, x) is not None
+        ]
+
+        def called(*given: Tensor) -> tuple[Tensor, ...]:
+            rows, others = copy(own), list(given)
+            named = {part: others.pop(0) for part in parts}
+            rows.chart = Chart(**named, at_zero=chart.at_zero)
+            vars(rows.chart).update(flags)
+            vars(rows).update({column: others.pop(0) for column in columns})
+            return function(rows, *others)
+
+        key = name, chart.at_zero, *flags.values(), *parts
+        if key not in self.replays:
+            self.replays[key] = Replay(called, checked)
+        given = [getattr(chart, part) for part in parts] + [getattr(self, x) for x in columns]
+        return self.replays[key](*given, *more)
+
+    def _advance(self, h: Tensor) -> Tensor:
+        """``advance`` without a bound on steps; which may be too long becomes ``grows``."""
         new, error = self._step(h)
         way, size = self._way_to(new), torch.maximum(self.y.abs(), new.abs())
-        logarithmic, (rtol, atol, _) = self.chart.logarithmic, self.steps
+        logarithmic, (rtol, atol, _) = self.chart.logarithmic, self.limits.split(1, 1)
         length, rounded_by = way.unsqueeze(1), _ROUNDED * size
         if self.chart.zero is not None:
             near = torch.maximum((self.y - self.chart.zero).abs(), (new - self.chart.zero).abs())
@@ -277,9 +346,9 @@ class BatchState:
         self.way = torch.where(moved, way, self.way)
         self._linearise()
         self.fastest = torch.fmax(self.fastest, self.velocity().amax(1))
-        self._bound_by_growth()
+        self.grows = self._may_grow()
         moves = self.h * self.field.abs().amax(1) > _STILL * self.y.abs().amax(1)
-        moves |= self.h * self.jacobian.abs().amax((1, 2)) > _STILL
+        moves = moves | (self.h * self.jacobian.abs().amax((1, 2)) > _STILL)
         self.stuck = ~moves | ~self.field.isfinite().all(1)
         return moved
 
@@ -362,22 +431,32 @@ class BatchState:
         jacobian = self.model.jacobian(self.theta)
         self.jacobian = self.chart.push_jacobian(self.theta, self.field, jacobian)
 
+    def _may_grow(self) -> Tensor:
+        """Mask of rows where the growth of lengths, which is no slower, is too fast for h, (m,)."""
+        k, limit = self.y.shape[1], self.limits[:, 2:] / self.h.unsqueeze(1)
+        if k <= 2:
+            return _growth_of_two(self.jacobian) > limit[:, 0]
+        left = torch.diag_embed(limit.expand(-1, k)) - (self.jacobian + self.jacobian.mT) / 2
+        if k <= _ONE_BY_ONE:
+            definite = left[:, 0, 0] > 0
+            for _ in range(k - 1):
+                left = left[:, 1:, 1:] - left[:, 1:, :1] * left[:, :1, 1:] / left[:, :1, :1]
+                definite = definite & (left[:, 0, 0] > 0)
+        else:
+            definite = torch.linalg.cholesky_ex(left)[1] == 0
+        return ~definite & self.jacobian.isfinite().all(2).all(1)
+
     def _bound_by_growth(self) -> None:
         """Shorten steps that would damp what grows, as long steps of an L-stable method do."""
-        most, k = min(1.0, _GROWTH * self.steps.rtol ** (1 / ORDER)), self.y.shape[1]
-        if k <= 2:
-            rate = _growth_of_two(self.jacobian)
-            self.h = torch.where(rate > 0, torch.minimum(self.h, most / rate), self.h)
-            return
-        # only where even the growth of lengths, which is no slower, may be too fast
-        matrix = (self.jacobian + self.jacobian.mT) / -2
-        matrix.diagonal(dim1=1, dim2=2).add_((most / self.h).unsqueeze(1))
-        maybe = (torch.linalg.cholesky_ex(matrix)[1] != 0) & self.jacobian.isfinite().all((1, 2))
-        index = maybe.nonzero()[:, 0]
+        index = self.grows.nonzero()[:, 0]
         if len(index):
-            rate = torch.linalg.eigvals(without_dust(self.jacobian[index])).real.amax(1)
+            jacobian = self.jacobian[index]
+            if self.y.shape[1] <= 2:
+                rate = _growth_of_two(jacobian)
+            else:
+                rate = torch.linalg.eigvals(without_dust(jacobian)).real.amax(1)
             h = self.h[index]
-            self.h[index] = torch.where(rate > 0, torch.minimum(h, most / rate), h)
+            self.h[index] = torch.where(rate > 0, torch.minimum(h, self.limits[index, 2] / rate), h)
 
     def _step(self, h: Tensor) -> tuple[Tensor, Tensor]:
         """The rows after one step of Rodas5P of length h (m,), and its error."""
@@ -500,9 +579,10 @@ class RosenbrockSolver:
     def ends(self, start: Tensor, steps: Steps) -> Iterator[EndStates]:
         """The end states of starts (n, k), part by part."""
         squares = _SQUARES if start.device.type == "cpu" else _SQUARES_ON_GPU
+        followed = partial(self._follow, steps, {})
         for part in start.split(max(1, squares // start.shape[1] ** 2)):
             states = resolve_near_saddles(
-                partial(self._follow, steps),
+                followed,
                 self.model,
                 part,
                 steps,
@@ -512,10 +592,12 @@ class RosenbrockSolver:
             rest_on_kinks(self.model, part, states)
             yield states
 
-    def _follow(self, first: Steps, start: Tensor, steps: Steps) -> EndStates:
+    def _follow(
+        self, first: Steps, replays: dict[Any, Replay], start: Tensor, steps: Steps
+    ) -> EndStates:
         """``follow``; with finer steps than first sizes count from a point of rest near a row."""
         zero = _rest_near(self.model, start)[0] if steps.rtol < first.rtol else None
-        return follow(self.model, start, steps, zero)
+        return follow(self.model, start, steps, zero, replays)
 
     def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
         """θ (T, n, k) at the times (T, n), from ``start`` at times[0]; NaN if not known."""
@@ -527,16 +609,24 @@ class RosenbrockSolver:
         return times_to_fraction(until, start, self.model.loss(start), ends.loss, fraction)
 
 
-def follow(model: Model, start: Tensor, steps: Steps, zero: Tensor | None = None) -> EndStates:
+def follow(
+    model: Model,
+    start: Tensor,
+    steps: Steps,
+    zero: Tensor | None = None,
+    replays: dict[Any, Replay] | None = None,
+) -> EndStates:
     """The end states of rows (n, k), followed once; ``zero`` (n, k) as of ``Chart``."""
-    end_losses, state = model.end_losses(), BatchState.at(model, start, steps, zero)
+    end_losses, state = model.end_losses(), BatchState.at(model, start, steps, zero, replays)
     theta, why = start.clone(), torch.full_like(start[:, 0], NOT_FINITE, dtype=torch.long)
     attempts, saddle_distance = torch.zeros_like(why), torch.full_like(start[:, 0], torch.inf)
     revives = torch.zeros_like(why, dtype=torch.bool)
     # the least speed met; how near the row was to a critical point then, at its nearest, and at the
     # nearest that it left again
-    slow = _speed(state)
-    near = nearest = passed = torch.full_like(slow, torch.inf)
+    met = torch.full_like(state.limits[:, :1], torch.inf).repeat(1, 4)
+    met[:, 0] = _speed(state)
+    stops = torch.ones_like(state.stuck)
+    glance = partial(_glance, unit_speed=end_losses is not None)
     growth = Growth(start) if end_losses is None else None
     drifts = torch.zeros_like(why)  # for how many steps rows were slow, and yet not at rest
     # the flow of a loss cannot come back
@@ -544,58 +634,63 @@ def follow(model: Model, start: Tensor, steps: Steps, zero: Tensor | None = None
     idle = Idle(start, circles is not None) if end_losses is None else None
     begun = state.fastest.new_zeros(len(start))
     begun[state.index] = state.fastest
+    notes = [x for x in (growth, circles, idle) if x is not None]
     for attempt in range(_MORE * steps.most + 1):
-        # a row that was found to drift is looked at again when its time has grown tenfold, or
-        # where nothing moves any more
-        looks = (drifts[state.index] == 0) | (state.field == 0).all(1)
-        if growth is not None:
-            looks |= growth.due[state.index]
-        reason, falls = _termination(state, end_losses, attempt == 0, looks)
-        drifting = (reason == _DRIFTING_ROW) | (~looks & (reason == GOING))
-        speed, still = state.velocity().amax(1), state.still(end_losses)
-        moves = speed > 10 * still
-        drifts[state.index] = torch.where(moves, 0, drifts[state.index] + drifting.long())
-        ends = drifting & (drifts[state.index] > _DRIFTING)
-        reason = torch.where(reason == _DRIFTING_ROW, GOING, reason)
-        reason = torch.where(ends & (reason == GOING), OUT_OF_STEPS, reason)
-        if growth is not None:
-            slows = (reason == GOING) & growth.due[state.index] & (speed <= still)
-            if bool(slows.any()):
-                rows = (slows & ~state.revives()).nonzero()[:, 0]
-                settles = growth.converged(model, state.index[rows])[0]
-                reason[rows[settles]] = _SETTLED
-        if circles is not None:
-            reason = circles.reason(state.index, reason)
-        given_up = (state.short > _CREEPING) | (attempt == _MORE * steps.most)
-        if attempt >= steps.most:
-            sped_up = state.fastest > _LEFT_SADDLE * begun[state.index]
-            given_up |= ~sped_up if circles is None else True
-        if growth is not None and attempt > _PATIENT:
-            given_up |= growth.escapes[state.index]
-        if idle is not None:
-            given_up |= idle.over[state.index]
-            drifts[state.index[idle.slow[state.index]]] = _DRIFTING + 1
-        given_up &= reason == GOING
-        reason = torch.where(given_up, OUT_OF_STEPS, reason)
-        done = reason != GOING
-        if end_losses is not None:
-            left = (reason == OUT_OF_STEPS) | (reason == DIVERGED)
-            if bool(left.any()):
-                reason[left & end_losses.reached(end_losses.above(model, state.theta))] = MINIMA
-        if bool(done.any()):
-            index, trapped = state.index[done], reason[done] == TRAPPED
+        # what was noted of rows, or may be seen of one, is looked at for all
+        if attempt >= steps.most or any(x.news for x in notes) or bool(stops.any()):
+            # a row that was found to drift is looked at again when its time has grown tenfold, or
+            # where nothing moves any more
+            looks = (drifts[state.index] == 0) | (state.field == 0).all(1)
             if growth is not None:
-                last = state.select(done & (reason == NOT_FINITE))
-                growth.stuck(model, last.index, last.theta, last.time)
-            why[index], attempts[index] = reason[done], attempt
-            revives[index] = state.select(done).revives()
-            theta[index] = torch.where(falls[done], 0.0, state.theta[done])
-            saddle_distance[index] = torch.where(trapped, nearest[done], passed[done])
-            stays = padded_indices(~done)
-            state = state.select(stays)
-            slow, near, nearest, passed = (x[stays] for x in (slow, near, nearest, passed))
-        if not len(state.index):
-            break
+                looks |= growth.due[state.index]
+            reason, falls = _termination(state, end_losses, attempt == 0, looks)
+            drifting = (reason == _DRIFTING_ROW) | (~looks & (reason == GOING))
+            speed, still = state.velocity().amax(1), state.still(end_losses)
+            moves = speed > 10 * still
+            drifts[state.index] = torch.where(moves, 0, drifts[state.index] + drifting.long())
+            ends = drifting & (drifts[state.index] > _DRIFTING)
+            reason = torch.where(reason == _DRIFTING_ROW, GOING, reason)
+            reason = torch.where(ends & (reason == GOING), OUT_OF_STEPS, reason)
+            if growth is not None:
+                slows = (reason == GOING) & growth.due[state.index] & (speed <= still)
+                if bool(slows.any()):
+                    rows = (slows & ~state.revives()).nonzero()[:, 0]
+                    settles = growth.converged(model, state.index[rows])[0]
+                    reason[rows[settles]] = _SETTLED
+            if circles is not None:
+                reason = circles.reason(state.index, reason)
+            given_up = (state.short > _CREEPING) | (attempt == _MORE * steps.most)
+            if attempt >= steps.most:
+                sped_up = state.fastest > _LEFT_SADDLE * begun[state.index]
+                given_up |= ~sped_up if circles is None else True
+            if growth is not None and attempt > _PATIENT:
+                given_up |= growth.escapes[state.index]
+            if idle is not None:
+                given_up |= idle.over[state.index]
+                drifts[state.index[idle.slow[state.index]]] = _DRIFTING + 1
+            given_up &= reason == GOING
+            reason = torch.where(given_up, OUT_OF_STEPS, reason)
+            done = reason != GOING
+            if end_losses is not None:
+                left = (reason == OUT_OF_STEPS) | (reason == DIVERGED)
+                if bool(left.any()):
+                    reason[left & end_losses.reached(end_losses.above(model, state.theta))] = MINIMA
+            if bool(done.any()):
+                index, trapped = state.index[done], reason[done] == TRAPPED
+                if growth is not None:
+                    last = state.select(done & (reason == NOT_FINITE))
+                    growth.stuck(model, last.index, last.theta, last.time)
+                why[index], attempts[index] = reason[done], attempt
+                revives[index] = state.select(done).revives()
+                theta[index] = torch.where(falls[done], 0.0, state.theta[done])
+                saddle_distance[index] = torch.where(trapped, met[done, 2], met[done, 3])
+                stays = padded_indices(~done)
+                state = state.select(stays)
+                met = met[stays]
+            if not len(state.index):
+                break
+            for kept in notes:
+                kept.news = False
         state.advance(state.h)
         if growth is not None:
             growth.record(model, state.index, state.theta, state.time)
@@ -605,11 +700,9 @@ def follow(model: Model, start: Tensor, steps: Steps, zero: Tensor | None = None
             units = torch.where(state.chart.logarithmic, 1.0, state.way.unsqueeze(1))
             still = state.still(end_losses)
             idle.record(attempt + 1, state.index, state.y, units, _speed(state), still)
-        speed, steep = _speed(state), state.jacobian.abs().amax((1, 2))
-        distance = speed / steep / state.scale()
-        passed = torch.where(speed > _PASSED * slow, torch.minimum(passed, near), passed)
-        near = torch.where(speed < slow, distance, near)
-        slow, nearest = torch.minimum(slow, speed), torch.minimum(nearest, distance)
+        stops, met = state.replayed("glance", glance, _SEEN, met)
+        if drifts.any() or (end_losses is not None and end_losses.degenerate):
+            stops[:] = True
     if growth is not None:
         rows = (((why == DIVERGED) | (why == _SETTLED)) & ~revives).nonzero()[:, 0]
         settles, limit = growth.converged(model, rows)
@@ -638,6 +731,7 @@ class _Circles:
         sink: where rows end that spiral there, (n, k), else NaN.
         leaves: which rows spiral outwards without end, (n,); ``sink`` is NaN where these turn.
         stays: which rows neither settle nor leave after a part of their steps, (n,).
+        news: whether something of this was found.
         turns: after how many returns rows seem to come back, which is not tried yet, (n,), else 0.
     """
 
@@ -645,10 +739,11 @@ class _Circles:
         self.model, self.period = model, torch.full_like(start[:, 0], torch.nan)
         self.sink = torch.full_like(start, torch.nan)
         self.leaves = torch.zeros_like(self.period, dtype=torch.bool)
-        self.stays = torch.zeros_like(self.leaves)
+        self.stays, self.news = torch.zeros_like(self.leaves), False
         self.turns = torch.zeros_like(self.period, dtype=torch.long)
         y, field, curve = start.clone(), torch.zeros_like(start), torch.zeros_like(start)
         y[state.index], field[state.index], curve[state.index] = state.y, state.field, _curve(state)
+        self.replays = state.replays
         self.returns = Returns(y, field, curve, torch.zeros_like(self.period), most)
 
     def reason(self, index: Tensor, reason: Tensor) -> Tensor:
@@ -669,6 +764,7 @@ class _Circles:
                 found, sink = spirals(self.model, centre, state.theta, self._fine, outward)
                 self.sink[index[found]] = sink[found]
                 self.leaves[index[found]] = outward
+                self.news |= bool(found.any())
         if attempt % _TRIED == 0:
             # a row most of whose steps are very short creeps along a jump, and is not closed
             tried = padded_indices((self.turns[index] > 0) & (2 * state.short < attempt))
@@ -677,12 +773,11 @@ class _Circles:
                 chart = state.chart.rows(tried)
                 fines = partial(self._fine, steps=_ROUGH), self._fine
                 self.period[rows] = returns.closed(rows, self.turns[rows], chart, fines)
-                self.turns[rows] = 0
+                self.turns[rows], self.news = 0, True
         part, over = divmod(attempt, max(1, returns.most // LOOKS))
         if over == 0 and 0 < part < LOOKS:
-            self.stays[index] = returns.stays_near(index, part)
-        motion = state.y, state.field, _curve(state)
-        returned = returns.record(attempt, index, motion, state.theta, state.time)
+            self.stays[index], self.news = returns.stays_near(index, part), True
+        returned = returns.record(attempt, index, state)
         if bool(returned.any()):
             seem = torch.where(returned, returns.near(index), 0)
             self.turns[index] = torch.where(seem > 0, seem, self.turns[index])
@@ -694,7 +789,7 @@ class _Circles:
         ends.why[rows[self.returns.stays_near(rows)]] = STAYS
 
     def _fine(self, theta: Tensor, steps: Steps = _FINE) -> BatchState:
-        return BatchState.at(self.model, theta, steps)
+        return BatchState.at(self.model, theta, steps, replays=self.replays)
 
 
 def _curve(rows: BatchState) -> Tensor:
@@ -724,24 +819,21 @@ def _termination(
 ) -> tuple[Tensor, Tensor]:
     """Why rows stop, (m,), GOING for those that do not; and which coordinates are zero then."""
     size, why = rows.size(), torch.full_like(rows.index, GOING)
-    speed = rows.field.abs()
-    noise = _noise(rows)
+    speed, noise, unit = rows.field.abs(), _noise(rows), _unit(rows)
     falls = _falling(rows, noise)
     if end_losses is not None and end_losses.difference > 0 and bool(falls.any()):
         # what creeps towards the least loss is not trapped, whatever falls beside
         above = end_losses.above(rows.model, rows.theta)
         falls &= (above > 0.01 * end_losses.difference).unsqueeze(1)
     why[falls.any(1)] = TRAPPED
-    unit = 1.0 if rows.chart.seen is None else torch.where(rows.chart.seen, rows.theta.abs(), 1.0)
-    quiet = (rows.velocity() <= rows.still(end_losses).unsqueeze(1) + unit * noise).all(1)
+    quiet = _quiet(rows, noise, rows.still(end_losses))
     if end_losses is not None and end_losses.degenerate:
         why[end_losses.reached(end_losses.above(rows.model, rows.theta))] = MINIMA
     index, seen = (quiet & (why == GOING)).nonzero()[:, 0], rows.chart.seen
     if len(index) and seen is not None:
-        index = padded_indices(quiet & (why == GOING))
+        index = padded_indices(quiet & (why == GOING) & ~rows.revives())
     if len(index):
         theta, field, jacobian = (x[index] for x in (rows.theta, rows.field, rows.jacobian))
-        grows = rows.select(index).revives()
         if seen is not None:
             field, jacobian = rows.model.field(theta), rows.model.jacobian(theta)
         length, known = 1.0 + size[index].amax(1), 0.0 * speed[index, 0]
@@ -750,7 +842,7 @@ def _termination(
             length = torch.where(own, rows.way[index], length)
             known = torch.where(own, _ROUNDING * size[index].amax(1), known)
         rest = _is_short(field, jacobian, length, known)
-        rest &= ~grows & ~_leaves(field, jacobian, theta)
+        rest &= ~_leaves(field, jacobian, theta)
         if end_losses is not None:
             # next to the least loss rows move as slowly as the square of the slowest rate
             allowed = (
@@ -769,13 +861,27 @@ def _termination(
             rest[tried] = _stays(moves, place, field[tried], jacobian[tried])
             why[index[tried]] = torch.where(rest[tried], GOING, _DRIFTING_ROW)
         why[index[rest]] = REST
-    far = (size.amax(1) > rows.far) | (rows.time > rows.max_time)
+    far = _is_far(rows, size)
     goes = (why == GOING) | (why == _DRIFTING_ROW)
     why[goes & far] = DIVERGED
     why[goes & rows.stuck & ~far] = NOT_FINITE
     if first:
         why[(speed == 0).all(1)] = CRITICAL
     return why, falls & (why == TRAPPED).unsqueeze(1)
+
+
+def _unit(rows: BatchState) -> Tensor:
+    seen = rows.chart.seen
+    return torch.ones_like(rows.y) if seen is None else torch.where(seen, rows.theta.abs(), 1.0)
+
+
+def _quiet(rows: BatchState, noise: Tensor, still: Tensor) -> Tensor:
+    """Mask of rows no faster than they may be at rest, (m,)."""
+    return (rows.velocity() <= still.unsqueeze(1) + _unit(rows) * noise).all(1)
+
+
+def _is_far(rows: BatchState, size: Tensor) -> Tensor:
+    return (size.amax(1) > rows.far) | (rows.time > rows.max_time)
 
 
 def _noise(rows: BatchState) -> Tensor:
@@ -787,12 +893,7 @@ def _noise(rows: BatchState) -> Tensor:
 
 def _falling(rows: BatchState, noise: Tensor) -> Tensor:
     """Coordinates that fall to zero exponentially while nothing else moves any more, (m, k)."""
-    fall = torch.where(rows.named(), -rows.field, 0.0)
-    rate = fall.amax(1, keepdim=True)
-    falls = (fall > 0) & (fall >= _TOGETHER * rate)
-    least = torch.where(falls, fall, torch.inf).amin(1, keepdim=True)
-    allowed = torch.maximum(_TRAPPED * least.square(), torch.minimum(noise, _QUIET * least))
-    falls &= (falls | (rows.field.abs() <= allowed)).all(1, keepdim=True)
+    falls, allowed = _may_fall(rows, noise)
     index = falls.any(1).nonzero()[:, 0]
     if len(index):  # whether they fall as fast further down, and nothing else moves there
         lower = torch.where(falls[index], rows.y[index].clamp_max(_NEAR_PLANE), rows.y[index])
@@ -803,6 +904,34 @@ def _falling(rows: BatchState, noise: Tensor) -> Tensor:
         )
         falls[index] &= alike.all(1, keepdim=True)
     return falls
+
+
+def _may_fall(rows: BatchState, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Mask of coordinates that fall here, and what the speeds of others may be, (m, k)."""
+    fall = torch.where(rows.named(), -rows.field, 0.0)
+    rate = fall.amax(1, keepdim=True)
+    falls = (fall > 0) & (fall >= _TOGETHER * rate)
+    least = torch.where(falls, fall, torch.inf).amin(1, keepdim=True)
+    allowed = torch.maximum(_TRAPPED * least.square(), torch.minimum(noise, _QUIET * least))
+    return falls & (falls | (rows.field.abs() <= allowed)).all(1, keepdim=True), allowed
+
+
+def _glance(rows: BatchState, met: Tensor, unit_speed: bool) -> tuple[Tensor, Tensor]:
+    """Which rows may stop, (m,), and what they have met, (m, 4), as ``follow`` says."""
+    noise, speed = _noise(rows), _speed(rows)
+    still = _STATIONARY * (torch.ones_like(rows.fastest) if unit_speed else rows.fastest)
+    stops = _quiet(rows, noise, still) | _is_far(rows, rows.size()) | rows.stuck
+    stops = stops | (rows.short > _CREEPING) | (rows.field == 0).all(1)
+    if rows.chart.any_logarithmic:
+        stops = stops | _may_fall(rows, noise)[0].any(1)
+    slow, near, nearest, passed = met.unbind(1)
+    distance = speed / rows.jacobian.abs().amax((1, 2)) / rows.scale()
+    passed = torch.where(speed > _PASSED * slow, torch.minimum(passed, near), passed)
+    near = torch.where(speed < slow, distance, near)
+    met = torch.stack(
+        [torch.minimum(slow, speed), near, torch.minimum(nearest, distance), passed], 1
+    )
+    return stops, met
 
 
 def _is_short(field: Tensor, jacobian: Tensor, scale: Tensor, known: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 #: Numbers that torch takes at once, with AVX-512; it rounds those that are left otherwise.
-_AT_ONCE = 16
+AT_ONCE = 16
 
 
 def padded_indices(which: Tensor) -> Tensor:
@@ -18,7 +18,7 @@ def padded_indices(which: Tensor) -> Tensor:
     twice.
     """
     index = which.nonzero()[:, 0]
-    return torch.cat([index, index[-1:].expand(-len(index) % _AT_ONCE)]) if len(index) else index
+    return torch.cat([index, index[-1:].expand(-len(index) % AT_ONCE)]) if len(index) else index
 
 
 def times_to_fraction(

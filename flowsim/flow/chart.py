@@ -60,7 +60,7 @@ class Chart:
         if not self.any_logarithmic:
             return y
         size = y.clamp_min(-700.0).exp()
-        if self._all_logarithmic:
+        if self.all_logarithmic:
             return self.signs * size
         return torch.where(self.logarithmic, self.signs * size, y)
 
@@ -71,7 +71,7 @@ class Chart:
         ratio = vector / theta
         if self.at_zero:
             ratio = torch.where(self.signs == 0, 0.0, ratio)
-        return ratio if self._all_logarithmic else torch.where(self.logarithmic, ratio, vector)
+        return ratio if self.all_logarithmic else torch.where(self.logarithmic, ratio, vector)
 
     def velocity(self, model: Model, y: Tensor) -> Tensor:
         """dy/dt of the model's flow at y, shape of y."""
@@ -106,7 +106,7 @@ class Chart:
         return cls(signs, logarithmic, at_zero, torch.cat(seen))
 
     @cached_property
-    def _all_logarithmic(self) -> bool:
+    def all_logarithmic(self) -> bool:
         return bool(self.logarithmic.all())
 
     @cached_property

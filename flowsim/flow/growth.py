@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from flowsim.flow.labelling import EndStates
+from flowsim.flow.replay import Replay
 from flowsim.flow.return_codes import DIVERGED, INFINITY, NOT_FINITE, OUT_OF_STEPS
 from flowsim.interface import Model
 from flowsim.labels import Status
@@ -52,26 +53,31 @@ class Growth:
         turned: when each coordinate last changed the sense in which it moves, (n, k).
         due: which rows were noted by their time at the last step, (n,).
         escapes: which had grown like one small power of time at their last notes, (n,).
+        news: whether any had.
         blown: which coordinates stopped at the end of their time, at infinity, (n, k).
     """
 
     def __init__(self, start: Tensor) -> None:
-        self.start, self.last = start.clone(), start.clone()
-        self.sense, self.turned = torch.zeros_like(start), torch.zeros_like(start)
+        none, never = torch.zeros_like(start), start.new_full((len(start), 2), torch.nan)
+        # of each coordinate its start, last value and sense, and when that turned; the next notes
+        self.kept = torch.cat([start, start, none, none, never], 1)
+        self.start, _, self.sense, self.turned, _ = _columns(self.kept)
         self.time, self.far = _Notes(start), _Notes(start)
         self.due = torch.zeros_like(start[:, 0], dtype=torch.bool)
         self.escapes, self.blown = self.due.clone(), torch.zeros_like(start, dtype=torch.bool)
+        self.news = False
 
     def record(self, model: Model, index: Tensor, theta: Tensor, time: Tensor) -> None:
         """Take rows of these numbers to where and when they are now."""
-        sense = (theta - self.last[index]).sign()
-        turns = sense * self.sense[index] < 0
-        self.turned[index] = torch.where(turns, time.unsqueeze(1), self.turned[index])
-        self.sense[index] = torch.where(sense == 0, self.sense[index], sense)
-        self.last[index] = theta
-        due = self.time.record(index, theta, time, time)
+        self.kept[index], away, due, far = _RECORD(theta, time, self.kept[index])
         self.due[index] = due
-        self.far.record(index, theta, time, (theta - self.start[index]).abs().amax(1))
+        for i, (notes, which, measure) in enumerate(
+            ((self.time, due, time), (self.far, far, away))
+        ):
+            if bool(which.any()):
+                rows = index[which]
+                notes.record(rows, theta[which], time[which], measure[which])
+                self.kept[rows, i - 2] = 10 * measure[which]
         if bool(due.any()):
             rows = index[due]
             grown = self.time.theta[rows, -4:].sub(self.start[rows, None]).abs().amax(2)
@@ -83,6 +89,7 @@ class Growth:
             seen = steady.nonzero()[:, 0]
             steady[seen] = ~self._turns_back(model, rows[seen], theta[due][seen], grows[seen])
             self.escapes[rows] = steady
+        self.news = bool(self.escapes.any())
 
     def stuck(self, model: Model, index: Tensor, theta: Tensor, time: Tensor) -> None:
         """Note of rows that no step is short enough for which of them blow up."""
@@ -240,6 +247,24 @@ class Growth:
         return self.time.time[rows, -1]
 
 
+def _columns(kept: Tensor) -> tuple[Tensor, ...]:
+    k = kept.shape[1] // 4
+    return kept.split_with_sizes([k, k, k, k, 2], 1)
+
+
+def _record(theta: Tensor, time: Tensor, kept: Tensor) -> tuple[Tensor, ...]:
+    """What is kept of rows (m,) that are here now; how far they are; which notes are due."""
+    start, last, sense, turned, following = _columns(kept)
+    now, away = (theta - last).sign(), (theta - start).abs().amax(1)
+    turned = torch.where(now * sense < 0, time.unsqueeze(1), turned)
+    sense = torch.where(now == 0, sense, now)
+    due, far = (~(x < y) & (x > 0) for x, y in zip((time, away), following.unbind(1), strict=True))
+    return torch.cat([start, theta, sense, turned, following], 1), away, due, far
+
+
+_RECORD = Replay(_record)
+
+
 class _Notes:
     """Times and places of rows when a measure of them had grown tenfold, the latest last."""
 
@@ -248,17 +273,12 @@ class _Notes:
         self.time, self.first = self.measure.clone(), torch.zeros_like(start[:, 0])
         self.theta = torch.full_like(start[:, None], torch.nan).repeat(1, _NOTES, 1)
 
-    def record(self, index: Tensor, theta: Tensor, time: Tensor, measure: Tensor) -> Tensor:
-        """Note the rows whose measure has grown tenfold; which did, of those given."""
-        due = ~(measure < 10 * self.measure[index, -1]) & (measure > 0)
-        if bool(due.any()):
-            rows = index[due]
-            now = ((self.time, time), (self.theta, theta), (self.measure, measure))
-            for kept, value in now:
-                kept[rows, :-1] = kept[rows, 1:].clone()
-                kept[rows, -1] = value[due]
-            self.first[rows] = torch.where(self.first[rows] > 0, self.first[rows], measure[due])
-        return due
+    def record(self, rows: Tensor, theta: Tensor, time: Tensor, measure: Tensor) -> None:
+        """Note rows (m,) whose measure has grown tenfold."""
+        for kept, value in ((self.time, time), (self.theta, theta), (self.measure, measure)):
+            kept[rows, :-1] = kept[rows, 1:].clone()
+            kept[rows, -1] = value
+        self.first[rows] = torch.where(self.first[rows] > 0, self.first[rows], measure)
 
     def count(self, rows: Tensor) -> Tensor:
         """Number of times that the measure has grown tenfold, (m,)."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from flowsim.flow.replay import Replay
+
 #: Rows are looked at after so many steps each. They get no further where they have stayed within
 #: this part of their way, and their speed has turned so often, or changed by this factor at most.
 WINDOW, _HERE, _TURNS, _STEADY = 100, 1e-4, 20, 1.5
@@ -16,35 +18,52 @@ class Idle:
     Attributes:
         over: which rows get no further, (n,).
         slow: which of them were at less than their speed of rest all the time, (n,).
+        news: whether a row was found to get no further.
     """
 
     def __init__(self, start: Tensor, field: bool) -> None:
         self.field, none = field, torch.zeros_like(start[:, 0])
-        self.over, self.slow = none.bool(), none.bool()
-        self.speed, self.sense, self.turns = none.clone(), none.clone(), none.clone()
-        self._forget(start)
+        self.over, self.slow, self.news = none.bool(), none.bool(), False
+        # speed, its sense and turns, the least and the largest speed, and y
+        self.kept = start.new_zeros(len(start), 5 + 2 * start.shape[1])
+        self._forget()
 
-    def _forget(self, start: Tensor) -> None:
-        self.low, self.high = torch.full_like(start, torch.inf), torch.full_like(start, -torch.inf)
-        self.slowest, self.fastest = self.low[:, 0].clone(), self.high[:, 0].clone()
-        self.turns = torch.zeros_like(self.speed)
+    def _forget(self) -> None:
+        k = (self.kept.shape[1] - 5) // 2
+        self.kept[:, 2], self.kept[:, 3], self.kept[:, 4] = 0.0, torch.inf, -torch.inf
+        self.kept[:, 5 : 5 + k], self.kept[:, 5 + k :] = torch.inf, -torch.inf
 
     def record(self, attempt: int, index: Tensor, y: Tensor, units: Tensor, speed: Tensor,
                still: Tensor) -> None:  # fmt: skip
         """Take rows (m,) to where they are now; ``units`` (m, k) of y, ``still`` as of a rest."""
-        sense = (speed - self.speed[index]).sign()
-        self.turns[index] += sense * self.sense[index] < 0
-        self.sense[index] = torch.where(sense == 0, self.sense[index], sense)
-        self.speed[index] = speed
-        self.low[index] = torch.minimum(self.low[index], y)
-        self.high[index] = torch.maximum(self.high[index], y)
-        self.slowest[index] = torch.minimum(self.slowest[index], speed)
-        self.fastest[index] = torch.maximum(self.fastest[index], speed)
+        (self.kept[index],) = _RECORD(y, speed, self.kept[index])
         if attempt % WINDOW == 0:
-            here = ((self.high - self.low)[index] <= _HERE * units).all(1)
-            restless = self.turns[index] >= _TURNS
+            _, _, turns, slowest, fastest, low, high = _columns(self.kept[index])
+            here = (high - low <= _HERE * units).all(1)
+            restless = turns >= _TURNS
             if not self.field:  # which may go round a small circle at one speed
-                restless |= here & (self.fastest <= _STEADY * self.slowest)[index]
-            slow = self.fastest[index] <= still
+                restless |= here & (fastest <= _STEADY * slowest)
+            slow = fastest <= still
             self.over[index], self.slow[index] = restless & (here | slow), restless & slow & ~here
-            self._forget(self.low)
+            self._forget()
+            self.news = bool(restless.any())
+
+
+def _columns(kept: Tensor) -> tuple[Tensor, ...]:
+    k = (kept.shape[1] - 5) // 2
+    numbers, low, high = kept.split_with_sizes([5, k, k], 1)
+    return *numbers.unbind(1), low, high
+
+
+def _record(y: Tensor, speed: Tensor, kept: Tensor) -> tuple[Tensor]:
+    """What is kept of rows (m,) that are at y (m, k) now."""
+    before, sense, turns, slowest, fastest, low, high = _columns(kept)
+    now = (speed - before).sign()
+    turns = turns + (now * sense < 0)
+    sense = torch.where(now == 0, sense, now)
+    slowest, fastest = torch.minimum(slowest, speed), torch.maximum(fastest, speed)
+    numbers = torch.stack([speed, sense, turns, slowest, fastest], 1)
+    return (torch.cat([numbers, torch.minimum(low, y), torch.maximum(high, y)], 1),)
+
+
+_RECORD = Replay(_record)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from flowsim.flow.batch import padded_indices
 from flowsim.flow.chart import Chart
+from flowsim.flow.replay import Replay
 from flowsim.landscape.stability import without_dust
 
 #: Rows take a new surface, through where they are, after this many steps and twice as many each.
@@ -62,47 +63,47 @@ class Returns:
     """
 
     def __init__(self, y: Tensor, field: Tensor, curve: Tensor, time: Tensor, most: int) -> None:
-        self.y, self.field, self.curve, self.time = y.clone(), field.clone(), curve, time.clone()
-        self.most, self.since = most, torch.zeros_like(time)
-        self.anchor, self.normal = y.clone(), torch.zeros_like(y)
-        self.scale = torch.ones_like(y)
-        self.low, self.high = y.clone(), y.clone()
+        self.most, self.since, self.piece = most, torch.zeros_like(time), 0
+        none, edge = torch.zeros_like(y), torch.full_like(y, torch.inf)
+        columns = (y, field, curve, y, none, none + 1, y, y, edge, -edge, time.unsqueeze(1))
+        self.kept = torch.cat(columns, 1)
+        self.y, self.field, _, self.anchor, self.normal, self.scale, *more = _columns(self.kept)
+        self.low, self.high, self.least, self.largest, self.time = more
         self.places = torch.full_like(y[:, None], torch.nan).repeat(1, _KEPT, 1)
         self.times = torch.full_like(y[:, :1], torch.nan).repeat(1, _KEPT)
         self.count = torch.zeros_like(time)
         edge = torch.full_like(y[:, None], torch.inf).repeat(1, LOOKS * _PIECES, 1)
         self.pieces = torch.stack([edge, -edge])
 
-    def record(self, attempt: int, index: Tensor, motion: tuple[Tensor, Tensor, Tensor],
-             theta: Tensor, time: Tensor) -> Tensor:  # fmt: skip
-        """Take rows (m,) to where they are now: y, dy/dt and d²y/dt², and θ; which returned."""
-        y, field, curve = motion
+    def record(self, attempt: int, index: Tensor, rows: Any) -> Tensor:
+        """Take rows (m,) to where they are now; which returned."""
         pieces = LOOKS * _PIECES
-        piece = min(attempt * pieces // self.most, pieces - 1)
-        self.pieces[0, index, piece] = torch.minimum(self.pieces[0, index, piece], theta)
-        self.pieces[1, index, piece] = torch.maximum(self.pieces[1, index, piece], theta)
-        self.low[index] = torch.minimum(self.low[index], y)
-        self.high[index] = torch.maximum(self.high[index], y)
-        normal = self.normal[index] / self.scale[index]
-        before = ((self.y[index] - self.anchor[index]) * normal).sum(1)
-        returned = (before < 0) & (((y - self.anchor[index]) * normal).sum(1) >= 0)
+        if (piece := min(attempt * pieces // self.most, pieces - 1)) != self.piece:
+            self._end_piece()
+            self.piece = piece
+        before = self.kept[index]
+        motion = rows.y, rows.field, rows.jacobian, rows.theta, rows.time
+        after, returned = _RECORD(*motion, before)
+        self.kept[index] = after
         if bool(returned.any()):
-            rows, h = index[returned], (time - self.time[index])[returned]
-            ends = (self.y[rows], self.field[rows], self.curve[rows],
-                    y[returned], field[returned], curve[returned])  # fmt: skip
-            part, place = _crossing(ends, h, self.anchor[rows], normal[returned])
-            for kept, now in ((self.places, place), (self.times, self.time[rows] + part * h)):
+            own, last = _columns(after[returned]), _columns(before[returned])
+            rows, h, normal = index[returned], (own[-1] - last[-1])[:, 0], own[4] / own[5]
+            part, place = _crossing((*last[:3], *own[:3]), h, own[3], normal)
+            for kept, now in ((self.places, place), (self.times, last[-1][:, 0] + part * h)):
                 kept[rows, :-1] = kept[rows, 1:].clone()
                 kept[rows, -1] = now
             self.count[rows] += 1
-        self.y[index], self.field[index], self.curve[index] = y, field, curve
-        self.time[index] = time
         if attempt >= FIRST and attempt % FIRST == 0 and (attempt // FIRST).bit_count() == 1:
             # a turn may take more steps than there were before its surface
             late = (self.count[index] > 0) | (attempt >= _LATE * self.since[index])
             self._take(attempt, index[late])
-            self.low[index] = self.high[index] = y
+            self.low[index] = self.high[index] = self.y[index]
         return returned
+
+    def _end_piece(self) -> None:
+        low, high = self.pieces[:, :, self.piece]
+        low[:], high[:] = torch.minimum(low, self.least), torch.maximum(high, self.largest)
+        self.least[:], self.largest[:] = torch.inf, -torch.inf
 
     def _take(self, attempt: int, index: Tensor) -> None:
         extent = (self.high - self.low)[index]
@@ -113,7 +114,7 @@ class Returns:
         self.normal[index] = normal / normal.norm(dim=1, keepdim=True)
         self.count[index] = 0
         self.places[index] = self.times[index] = torch.nan
-        self.places[index, -1], self.times[index, -1] = self.y[index], self.time[index]
+        self.places[index, -1], self.times[index, -1] = self.y[index], self.time[index, 0]
 
     def centre(self, index: Tensor) -> Tensor:
         """The middle of the orbits' extents, (m, k)."""
@@ -190,6 +191,7 @@ class Returns:
 
         In ``part`` of them, from 1, without a trend, or in all.
         """
+        self._end_piece()
         low, high = self.pieces[:, index]
         if part:
             low, high = (x[:, (part - 1) * _PIECES : part * _PIECES] for x in (low, high))
@@ -213,6 +215,28 @@ class Returns:
             trend |= along > _TREND * spread.square().sum(1) * place.square().sum()
         quiet = late <= 1e-3 * first.clamp_min(1e-300)
         return (alike & ~trend | quiet).all(1) & (alike & ~trend).any(1)
+
+
+def _columns(kept: Tensor) -> tuple[Tensor, ...]:
+    k = kept.shape[1] // 10
+    return kept.split_with_sizes([k] * 10 + [1], 1)
+
+
+def _record(
+    y: Tensor, field: Tensor, jacobian: Tensor, theta: Tensor, time: Tensor, kept: Tensor
+) -> tuple[Tensor, Tensor]:
+    """What is kept of rows (m,) that are here now, and which of them crossed their surface."""
+    last, _, _, anchor, normal, scale, low, high, least, largest, _ = _columns(kept)
+    unit = normal / scale
+    before, now = (((x - anchor) * unit).sum(1) for x in (last, y))
+    curve = (jacobian @ field.unsqueeze(2)).squeeze(2)
+    extents = torch.minimum(low, y), torch.maximum(high, y)
+    pieces = torch.minimum(least, theta), torch.maximum(largest, theta)
+    columns = (y, field, curve, anchor, normal, scale, *extents, *pieces, time.unsqueeze(1))
+    return torch.cat(columns, 1), (before < 0) & (now >= 0)
+
+
+_RECORD = Replay(_record)
 
 
 def _curve(state: Any) -> Tensor:
