@@ -69,7 +69,7 @@ def with_certificates(
     if losses is not None and not losses.degenerate:
         trap = losses.trap - 1e-12 * abs(losses.trap)
     open_ = np.array([not name.startswith(("unresolved", "saddle")) for name in meanings])[code]
-    proof = np.where(open_.ravel() & _kept(model, losses, start), -4, -1)
+    proof = np.where(open_.ravel() & held_above_best(model, losses, start), -4, -1)
     for side in _BLOCKS:
         groups = _blocks(code, open_ & (proof.reshape(shape) == -1), side)
         if not groups:
@@ -98,7 +98,7 @@ def with_certificates(
     return (record if found is None else _with_wells(record, model, found)).assign_attrs(counts)
 
 
-def _kept(model: Model, losses: EndLosses | None, start: np.ndarray) -> np.ndarray:
+def held_above_best(model: Model, losses: EndLosses | None, start: np.ndarray) -> np.ndarray:
     """Mask of starts (n, k) in orthants that none leaves and whose ``floor`` is above the best.
 
     A coordinate keeps its sign if its slope is 0 wherever it is 0.

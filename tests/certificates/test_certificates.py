@@ -68,7 +68,7 @@ def test_where_a_bound_from_below_keeps_the_loss_above_the_best_an_orthant_is_pr
     starts = np.array([[1.0, 0.5, 3.0], [-2.0, 0.1, -9.0], [1.0, -0.1, 0.0]])
     for (p, q), kept in (((0.5, 0.8), [True, True, False]), ((0.2, 0.3), [False] * 3)):
         model = flowsim.model("canonical", p, q, bias="dynamic")
-        assert cells._kept(model, model.end_losses(), starts).tolist() == kept
+        assert cells.held_above_best(model, model.end_losses(), starts).tolist() == kept
         draws = torch.from_numpy(np.random.default_rng(0).normal(0, 2, (1000, 3)))
         assert (model.end_losses().floor(draws) <= model.loss(draws) + 1e-14).all()
 

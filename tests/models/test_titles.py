@@ -26,7 +26,7 @@ def test_a_binary_chain_is_described(p, q, regime):
 def test_a_symmetric_chain_is_described(p, side):
     model = flowsim.model("states", p, states=3, hidden_per_state=4)
     assert f"p {side} 2/3" in model.title
-    assert ("rounding" in model.title) == (side == "<")
+    assert ("frees the trapped" in model.title) == (side == "<")
     curves = model.plane.curves({"w": (-3, 3), "e": (-3, 3)}, {}, 11)
     there = [c.kind for c in curves if len(c.x) < 3 and abs(float(c.x[0]) + 0.5) < 1e-9]
     assert ("saddle" in there) == (side != "=") and ("global minima" in there) == (side == "=")
