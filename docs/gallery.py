@@ -25,23 +25,19 @@ FOLDER, RECORD, PAGE = ROOT / "figures/gallery", ROOT / "figures/gallery.json", 
 HEAD = """# Gallery
 
 Pictures of the [published models](published.md), each by the command or the lines above it.
-flowsim finds the ends by itself and numbers them by loss. `python docs/gallery.py` draws all of
-them again, from the repository's root.
+Ends are numbered by loss. `python docs/gallery.py` draws all again.
 """
 
 TAIL = """## A state-space layer on a hidden chain
 
-Four numbers (e, w, v, α) that a whole state-space layer never leaves, on flips and on Mess3
-([how](howto/memory.md)): `flowsim.model("memory", 0.9, flip=0.2)`.
-
-![Where lifted layers flow to, and what whole layers gain](../figures/memory.png)
+![](../figures/memory.png)
 
 Where p + q > 1 a memory in (0, 1) gets to two symbols, and one in (−1, 1) to the filter
-([results](results/memory.md)).
+([how](howto/memory.md), [results](results/memory.md)).
 
 ## A linear recurrence, pole by pole
 
-![Losses that rest at the best of one, two and three poles; beliefs of Mess3](../figures/poles.png)
+![](../figures/poles.png)
 
 `python experiments/poles.py` follows the exact squared loss from small weights.
 """
@@ -237,7 +233,7 @@ def page():
     for name, language, code, words in [*shown, *((n, "python", c, w) for n, c, w in DRAWN)]:
         title = (ROOT / "examples" / f"{name}.py").read_text().split('"""')[1].rstrip(".")
         parts.append(f"## {title}\n\n```{language}\n{code}\n```\n\n"
-                     f"![{words}](../figures/gallery/{name}.png)\n\n{words}\n")  # fmt: skip
+                     f"![](../figures/gallery/{name}.png)\n\n{words}\n")  # fmt: skip
     return "\n".join([*parts, TAIL])
 
 

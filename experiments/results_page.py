@@ -207,7 +207,7 @@ def figures() -> str:
         script = (ROOT / "experiments" / f"{name}.py").read_text()
         said = (ast.get_docstring(ast.parse(script)) or "").partition("\n")[0]
         said += f" `experiments/{name}.py`"
-        parts.append(f"## {title}\n\n![{title}](../../figures/{name}.png)\n\n{said}\n")
+        parts.append(f"## {title}\n\n![](../../figures/{name}.png)\n\n{said}\n")
     return "\n".join(parts)
 
 

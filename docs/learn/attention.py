@@ -210,8 +210,8 @@ assert ends[LEARNS] + ends[TRAPPED] == ends.sum()
 # %% [markdown]
 # ## What you now know
 #
-# Three numbers give the exact loss of a layer with averaging attention. In the linear model a start
-# with a < −1 escapes the trap without a negative w. In the exact one, at N = 6, none of these does.
+# In the linear model a start with a < −1 escapes the trap without a negative w. In the exact one,
+# at N = 6, none of these does.
 
 # %% tags=["hide-input"]
 at = [[1.0, 0.5, -1.5]]

@@ -133,10 +133,8 @@ assert levels["Bayes"] - 0.05 * gap < last[2] < levels["unigram"] - 0.5 * gap
 # %% [markdown]
 # ## What you now know
 #
-# - Counting pairs is the best there is under this law, and it needs two layers
-#   (*Constant Depth Suffices*; derivations 15 and 19).
-# - On the plane of the induction head, β = 0 is a plateau with a good and a bad side.
-# - One layer stays at the in-context unigram; two layers leave it.
+# - Counting pairs is the best under this law and needs two layers (*Constant Depth Suffices*;
+#   derivations 15 and 19).
 
 # %% tags=["hide-input"]
 assert landscape.ends[1].loss < landscape.plateau

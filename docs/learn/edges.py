@@ -145,9 +145,8 @@ assert (np.diff(chance[:, shallow]) <= 0).all() and chance[-1, shallow] < 0.8
 # %% [markdown]
 # ## What you now know
 #
-# - In a plane the boundary is the stable manifold of a saddle, and the distance to it is a number.
-# - Branches go around folds, which an end that is only followed forward does not show.
-# - Two parameters have curves of folds with cusps, outside of which a basin is gone.
+# - In a plane the boundary is the stable manifold of a saddle; branches go around folds, which an
+#   end that is only followed forward does not show.
 
 # %% tags=["hide-input"]
 assert abs(found.distance[1] - 0.101545) < 1e-6

@@ -160,11 +160,8 @@ assert not shares["second axis"].right.any()
 # %% [markdown]
 # ## What you now know
 #
-# - `flowsim.reduce` finds the coordinates in which all weights move, names them, and says how
-#   exactly it measured that; or it says why there are none.
-# - `conserved` finds what the flow keeps.
-# - `transverse_growth` says whether small steps off the space grow. Where they do, noise takes
-#   training elsewhere ([results](../results/reduced.md)).
+# - `flowsim.reduce` finds the coordinates in which all weights move, or says why there are none.
+# - `transverse_growth` says whether small steps off them grow ([results](../results/reduced.md)).
 
 # %% tags=["hide-input"]
 assert model.exactness.off_span < 1e-12

@@ -90,10 +90,8 @@ assert sum(scan.attrs["intervals_missed"] for scan in scans.values()) <= 2
 #
 # At σ = 1, the same 300 starts at 64 pairs (p, q): the trapped share takes two values only, one
 # for p + q > 1 and one for p + q < 1, and is zero on p + q = 1. Both are of one draw: the integral
-# at p + q > 1 is 0.62. The chain's numbers set how fast
-# the flow runs and where the minima lie; who is trapped in this model depends on the side of the
-# diagonal alone. (The whole transformer has no trap for such starts below the diagonal, see the
-# last section but one.)
+# at p + q > 1 is 0.62. (The whole transformer has no trap for such starts below the diagonal, see
+# the last section but one.)
 
 # %%
 grid = [0.1, 0.2, 0.3, 0.45, 0.55, 0.7, 0.8, 0.9]
@@ -210,8 +208,7 @@ for pq in (ABOVE, BELOW):
 # %% [markdown]
 # ## What you now know
 #
-# - At p + q > 1 small Gaussian weights are trapped under gradient descent, almost surely.
-# - At p + q < 1 they learn. The two-number model's trapped share there is an artefact.
+# - At p + q > 1 descent traps small Gaussian weights, almost surely. At p + q < 1 they learn.
 # - What to do about it: [choose the first weights](../howto/choose_start.md) (LG, Sec. 5).
 
 # %% tags=["hide-input"]

@@ -122,10 +122,8 @@ for states, share in trapped.items():
 # %% [markdown]
 # ## What you now know
 #
-# - S logits reduce to two numbers, exactly; AM Sec. 4.3 leaves the threshold open, here it is
-#   p = (S − 1)/S (derivation 13).
-# - Above it the unigram is a trap of the whole transformer, below it a saddle.
-# - `MarkovChain` says for any kernel on which side it is (derivation 14).
+# - S logits reduce to two numbers, exactly, with the threshold p = (S − 1)/S, which AM Sec. 4.3
+#   leaves open (derivation 13). `MarkovChain` says for any kernel on which side it is.
 
 # %% tags=["hide-input"]
 for states in (2, 3, 5):

@@ -119,11 +119,8 @@ assert of_map.sum() == 28 and (grid[of_map][:, 1] < 0).all()
 # %% [markdown]
 # ## What you now know
 #
-# - From lifted weights gd, momentum, Adam and AdamW are maps in the same five numbers
-#   (derivation 10).
-# - Gradient descent goes where the flow goes. AdamW leaves the unigram from some starts that the
-#   flow traps, and none that the flow lets learn is lost by it here.
-# - A plateau of AdamW need not last: it ends only after a matrix S lost its sign (derivation 18).
+# - Gradient descent goes where the flow goes. AdamW leaves the unigram from some trapped starts,
+#   after a matrix S lost its sign (derivation 18), and loses none that the flow lets learn here.
 
 # %% tags=["hide-input"]
 assert not (by_flow & ~learned).any()

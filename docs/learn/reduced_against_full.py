@@ -248,10 +248,8 @@ assert (near.sum(axis=0) >= 3).all()  # for at least three readings of 20 steps:
 # %% [markdown]
 # ## What you now know
 #
-# - From rank-one weights the whole transformer moves in five numbers, exactly (derivation 7).
-# - Two numbers are right for about nine starts in ten; their trap at p + q < 1 is not there.
-# - Noise on the weights changes the end of few starts, near the boundary.
-# - All of this is about small steps along the gradient. Next: starts that are drawn at random.
+# - From rank-one weights the whole transformer moves in five numbers (derivation 7).
+# - Two numbers are right for nine starts in ten; their trap at p + q < 1 is not there.
 
 # %% tags=["hide-input"]
 assert all(record.attrs["agreement"] == 1 for record in rank_one.values())

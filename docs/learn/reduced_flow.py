@@ -247,10 +247,8 @@ assert opposite[tied[:, 1] > 0].all()  # w > 0 cannot supply the sign, so e and 
 # %% [markdown]
 # ## What you now know
 #
-# - Training is read off one number, the logit gap Δ, and a conserved energy E (LG, Sec. 3).
-# - One saddle and its level of E separate the starts that learn from those that are trapped.
-# - The sign of 1 − p − q alone decides the picture; untied weights have no trap (AM, Thm. 3).
-# - Next: does a whole transformer do what the two numbers say?
+# - One saddle and its level of the energy E separate starts that learn from trapped ones.
+# - The sign of 1 − p − q alone decides; untied weights have no trap (LG, Sec. 3; AM, Thm. 3).
 
 # %% tags=["hide-input"]
 saddle = torch.tensor([[0.0, -(0.5**0.5)]], dtype=torch.float64)

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import nbformat
+
 DOCS = Path(__file__).parents[2] / "docs"
 MOST = 30_000
 
@@ -13,10 +15,23 @@ def words(text):
     return sum(bool(re.search(r"\w", word)) for word in text.split())
 
 
-def test_the_pages_have_few_words():
+def prose(notebook):
+    """What is written between the code of a notebook."""
+    cells = nbformat.read(notebook, as_version=4).cells
+    return "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+
+
+def test_pages_and_notebooks_have_few_words():
     pages = [page for page in DOCS.rglob("*.md") if not {"_build", "reference"} & {*page.parts}]
-    assert sum(words(page.read_text()) for page in pages) <= MOST
+    texts = [*(page.read_text() for page in pages), *map(prose, DOCS.glob("learn/*.ipynb"))]
+    assert sum(map(words, texts)) <= MOST
 
 
 def test_a_word_counts_and_code_and_strokes_do_not():
     assert words("| one | 2 |\n|---|---|\n```python\nimport x\n```\n```math\na = b\n```\n") == 5
+
+
+def test_a_notebooks_text_counts_and_its_code_does_not(tmp_path):
+    cells = [nbformat.v4.new_markdown_cell("two words"), nbformat.v4.new_code_cell("x = 1")]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "one.ipynb")
+    assert words(prose(tmp_path / "one.ipynb")) == 2
