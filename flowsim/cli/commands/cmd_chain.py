@@ -181,12 +181,12 @@ def chain(given: Chain) -> None:
     """Print properties of a chain: entropies, second eigenvalue, threshold, expected regime.
 
     The chain is binary (--p and --q); or has S states and leaves a state with probability p,
-    uniformly to the others (--states and --p); or is the one of a transition matrix (--kernel), of
+    uniformly to the others (--states and --p); or has a transition matrix (--kernel), of
     order K with --order. With --prior every sequence has its own transition matrix: then the losses
     are those of counting in context, of Bayes's predictor, and of an oracle that knows the matrix.
 
     A hidden process has a name (--process), or is the chain of --kernel with --emission. Its losses
-    are exact for the last n symbols, and bounds hold its entropy rate.
+    are exact for the last n symbols, with bounds on its entropy rate.
 
     \b
     Examples:
