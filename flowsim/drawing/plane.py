@@ -71,6 +71,8 @@ _CELLS: dict[str, tuple[str, str, str]] = {
     "equal": ("#ffffff", "", LINE),
     **{name: (FILL[name], HATCH[name], INK[name]) for name in ("periodic", "bounded", "diverged")},
 }
+#: The same of steps that go on when they are counted out: those that diverge are black.
+_MOVING = {"unresolved": ("#ffffff", "...", LINE)}
 #: Letters of a title's line.
 _MESSAGE = 72
 _BEST = "global_minimum"
@@ -207,7 +209,8 @@ def draw_basins(
     across, up = plane or axes_of(record)
     label = outcome(record).transpose(up, across, ...)
     found, names = label.to_numpy(), meanings(label)
-    cells = {name: _CELLS.get(name, look) for name, look in apart(found, names).items()}
+    known = _CELLS | (_MOVING if "steps" in record.attrs else {})
+    cells = {name: known.get(name, look) for name, look in apart(found, names).items()}
     x, y = (edges(record[name].to_numpy(), name) for name in (across, up))
     ax.imshow(
         found, origin="lower", aspect="auto", extent=(x[0], x[-1], y[0], y[-1]), vmin=-0.5,
