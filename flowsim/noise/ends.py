@@ -21,7 +21,7 @@ from flowsim.records.netcdf import flags
 from flowsim.running import expect
 from flowsim.scan.follow import to_model
 from flowsim.scan.record import share_variables
-from flowsim.scan.starts import Grid, Starts
+from flowsim.scan.starts import Starts, as_starts
 
 
 @checks_model
@@ -67,7 +67,7 @@ def end_probabilities(
     >>> bool(abs(found.share.sel(basin="minimum_1") - 0.5).item() < 0.1)
     True
     """
-    starts = Grid(starts, fixed) if isinstance(starts, dict) else starts
+    starts = as_starts(model, starts, fixed)
     warmth = np.atleast_1d(np.asarray(temperature, dtype=float))
     if warmth.ndim != 1 or not len(warmth) or (np.diff(warmth) <= 0).any():
         raise InputError("several temperatures must increase")

@@ -24,7 +24,7 @@ from flowsim.scan.follow import (
     to_model,
     training_dtype,
 )
-from flowsim.scan.starts import Starts, values_text
+from flowsim.scan.starts import Starts, as_starts, values_text
 from flowsim.sources import source_digest
 from flowsim.spec import ModelSpec, attributes_of, is_own, kept_arguments
 from flowsim.training.optimizer_choice import OptimizerChoice
@@ -141,12 +141,7 @@ class Scan:
             raise InputError(f"Scan takes a model or a {usual}, not {self.model!r}")
         object.__setattr__(self, "several", self._several())
         model = self.model_for(0)
-        if not hasattr(self.starts, "block"):
-            names = ", ".join(map(repr, model.plane.defaults.starts[0]))
-            raise InputError(
-                f"starts must be a Grid, a Cloud or Points, or a dict of axes, not "
-                f"{type(self.starts).__name__}: Points([{names}], rows) takes rows of an array"
-            )
+        object.__setattr__(self, "starts", as_starts(model, self.starts))
         if self.fraction is not None and not 0 < self.fraction < 1:
             raise InputError(f"fraction must lie strictly between 0 and 1, not {self.fraction}")
         starting_coordinates(model, self.starts.names)

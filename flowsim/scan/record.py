@@ -22,7 +22,7 @@ from flowsim.records.ends import with_ends
 from flowsim.running import expect
 from flowsim.scan.follow import as_variables, follow, name_ends, names_of_codes, shaped, to_model
 from flowsim.scan.plan import Scan
-from flowsim.scan.starts import Grid, Starts
+from flowsim.scan.starts import Starts, as_starts
 from flowsim.training.optimizer_choice import OptimizerChoice
 
 
@@ -180,8 +180,8 @@ def scan_basins(
     >>> float(record.share.sel(basin="global_minimum"))
     0.46
     """
-    starts = Grid(starts, fixed) if isinstance(starts, dict) else starts
-    size = int(np.prod(getattr(starts, "shape", ())))
+    starts = as_starts(model, starts, fixed)
+    size = int(np.prod(starts.shape))
     scan = Scan(
         model, starts, {}, fraction, rtol, atol, size, integrator, optimizer=optimizer,
         device=device, max_steps=max_steps,

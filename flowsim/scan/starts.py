@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from flowsim.errors import InputError
+from flowsim.interface import Model
 from flowsim.records.netcdf import open_sealed
 
 #: Rows of a cloud that share one random stream.
@@ -370,6 +371,25 @@ class Points:
 
     def attributes(self) -> dict[str, object]:
         return {"starts": "points"}
+
+
+def as_starts(
+    model: Model, starts: Starts | dict[str, np.ndarray], fixed: dict[str, float] | None = None
+) -> Starts:
+    """Starts of a model; values by axis, and fixed ones, become a ``Grid``.
+
+    Raises:
+        InputError: neither starts nor a dict, say an array.
+    """
+    if isinstance(starts, dict):
+        return Grid(starts, fixed)
+    if not hasattr(starts, "block"):
+        names = ", ".join(map(repr, model.coordinates))
+        raise InputError(
+            f"starts must be a Grid, a Cloud or Points, or a dict of axes, not "
+            f"{type(starts).__name__}: Points([{names}], rows) takes rows of an array"
+        )
+    return starts
 
 
 def _columns(names: Sequence[str]) -> str:

@@ -29,7 +29,7 @@ from flowsim.records.netcdf import check_output, open_record, read_record, store
 from flowsim.scan.follow import shaped
 from flowsim.scan.plan import Scan, run_task
 from flowsim.scan.record import scan_basins, scan_record
-from flowsim.scan.starts import Grid, Starts
+from flowsim.scan.starts import Starts
 from flowsim.scan.workers import run_chunks
 from flowsim.spec import ModelSpec
 
@@ -66,7 +66,7 @@ def scan(
     if path is None:
         return scan_basins(model, starts, **settings)  # type: ignore[arg-type]
     written = {name: settings.pop(name) for name in _WRITING & settings.keys()}
-    plan = Scan(model, Grid(starts) if isinstance(starts, dict) else starts, **settings)
+    plan = Scan(model, starts, **settings)  # type: ignore[arg-type]
     return read_record(write_scan(plan, path, **written))
 
 

@@ -86,6 +86,11 @@ def test_command_draws_chances_and_prints_them(tmp_path):
     assert again.returncode == 0, again.stderr
 
 
+def test_an_array_of_starts_is_answered_in_one_sentence(well):
+    with pytest.raises(flowsim.InputError, match=r"not ndarray: Points\(.* takes rows"):
+        end_probabilities(well, np.zeros((2, 1)), 0.1, 1.0, seeded())
+
+
 def test_missing_temperature_is_answered_in_one_sentence(tmp_path):
     done = run("noise", "--p", 0.5, "--q", 0.8, cwd=tmp_path)
     assert done.returncode == 2
