@@ -50,6 +50,13 @@ _AT_ONCE = 2**14
 _MEMBERS, _BETWEEN = 400, 15
 #: Members, the nearest, to which a point's connection is tried.
 _TRIED_MEMBERS = 4
+#: A step along a set bends evenly: at its ends its parts across the set add up to this part of
+#: them at most, and this part of the step; and the way back onto the set is this part of it.
+_UNEVEN, _STRAIGHT, _BACK = 0.25, 1e-3, 0.2
+#: A curve is followed so many times as far as the points are that may be on it.
+_FAR = 20.0
+#: A point is straight across a set that is not further along it than this part of the way.
+_ACROSS = 0.02
 #: Losses to which orbits fall at infinity are extrapolated, and known less well.
 _LOSS_FAR = 1e-3
 #: Distances to compare a law of motion, in parts of the points' size: this and its square.
@@ -182,6 +189,7 @@ class Ends:
         self._flow = model
         self.named = model.end_losses() is not None
         self._members: list[Tensor] = []
+        self._traced: list[float] = []  # how far from a curve's first member it was followed
         self._rounding = 0.0
 
     @property
@@ -265,6 +273,7 @@ class Ends:
             dimension = self._dimension(theta[i]) if critical else 0
             self.found.append(End(kind, float(loss[i]), theta[i], dimension, name, self._rounding))
             self._members.append(theta[i : i + 1])
+            self._traced.append(0.0)
             if critical:
                 joins = self._same(theta[left], theta[i].expand(len(left), -1), kind == "minimum")
                 if dimension:
@@ -349,6 +358,7 @@ class Ends:
         if not len(theta):
             return joined
         tried = torch.arange(0, len(theta), 1 + len(theta) // _MEMBERS)
+        dimension = self.found[number].dimension
         while True:
             left = tried[~joined[tried]]
             if not len(left):
@@ -356,68 +366,155 @@ class Ends:
             members, new = self._members[number], left[:0]
             away = torch.cdist(theta[left], members)
             for column in away.topk(min(_TRIED_MEMBERS, len(members)), largest=False).indices.T:
-                new = left[self._no_gap(theta[left], members[column])]
+                new = left[self._no_gap(theta[left], members[column], dimension)]
                 if len(new):
                     break
             if walks and not len(new):
-                new = left[self._leads(theta[left], members[away.argmin(1)])]
+                if dimension == 1 and self._traced[number] < float(away[:, 0].max()):
+                    self._trace(number, float(away[:, 0].max()))
+                    continue
+                if dimension > 1:
+                    new = left[self._leads(theta[left], members[away.argmin(1)], dimension)]
             if not len(new):
                 break
             joined[new] = True
-            self._members[number] = torch.cat([members, theta[new]])[-_MEMBERS:]
+            members = torch.cat([members, theta[new]])
+            self._members[number] = members[:: 1 + len(members) // (2 * _MEMBERS)]
         if len(tried) < len(theta):
             joined = joined[tried][torch.cdist(theta, theta[tried]).argmin(1)]
         return joined
 
-    def _no_gap(self, one: Tensor, other: Tensor) -> Tensor:
+    def _no_gap(self, one: Tensor, other: Tensor, dimension: int) -> Tensor:
         """Return whether points between, projected onto the set of ends, leave no gap, (m,)."""
         part = torch.linspace(0, 1, _BETWEEN + 2, dtype=one.dtype)[:, None, None]
         way = one + part * (other - one)
         straight = self.model.loss(way).detach()
         rise = (straight - straight[0]).abs().amax(0)
-        inner = self._polished(way[1:-1].reshape(-1, one.shape[1]), _PROJECTED)
+        inner = self._polished(way[1:-1].reshape(-1, one.shape[1]), _PROJECTED, dimension)
         way = torch.cat([one[None], inner.reshape(_BETWEEN, *one.shape), other[None]])
-        loss = self.model.loss(way).detach()
-        places = rounded(way.flatten(0, 1))
-        others = torch.stack([self.model.loss(place).detach() for place in places])
-        noise = (others.reshape(-1, *loss.shape) - loss).abs().amax((0, 1))
-        level = ((loss - loss[0]).abs() <= _LEVEL * rise + noise + _UNITS * loss[0].abs()).all(0)
+        level = self._level(way, one, rise).all(0)
         gaps, length = way.diff(dim=0).norm(dim=-1).amax(0), (other - one).norm(dim=-1)
         return level & (gaps <= 0.5 * length)
 
-    def _leads(self, one: Tensor, other: Tensor) -> Tensor:
-        """Return whether steps to the other point, each back onto the set, arrive there, (m,)."""
+    def _level(self, place: Tensor, one: Tensor, rise: Tensor) -> Tensor:
+        """Whether the loss at places (…, m, k) is that at one (m, k), beside a rise (m,)."""
+        loss, first = (self.model.loss(x).detach() for x in (place, one))
+        places = rounded(place.reshape(-1, one.shape[1]))
+        others = torch.stack([self.model.loss(place).detach() for place in places])
+        noise = (others.reshape(-1, *loss.shape) - loss).abs().amax(0).reshape(-1, len(one)).amax(0)
+        return (loss - first).abs() <= _LEVEL * rise + noise + _UNITS * first.abs()
+
+    def _tangents(self, theta: Tensor, dimension: int) -> Tensor:
+        """The directions along the set of ends at points (m, k), (m, dimension, k)."""
+        jacobian = self._flow.jacobian(theta).detach().nan_to_num()
+        return torch.linalg.svd(jacobian)[2][:, -dimension:]
+
+    def _step(
+        self, here: Tensor, ahead: Tensor, tangents: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Steps (m, k) along the set and back onto it, the tangents there, and whether they count.
+
+        One that counts bends as much at its end as at its start: it leads to no other set beside.
+        The last is how far the way back was, as a part of the step.
+        """
+        dimension = tangents.shape[1]
+        begun = here + ahead
+        new = self._polished(begun, _PROJECTED, dimension)
+        there, way = self._tangents(new, dimension), new - here
+        bends = [
+            way - ((x @ way.unsqueeze(2)) * x).sum(1) for x in (tangents, there)
+        ]  # away from the tangents at both ends: opposite on a curve of constant curvature
+        uneven = (bends[0] + bends[1]).norm(dim=1)
+        bent = bends[0].norm(dim=1) + bends[1].norm(dim=1)
+        length = ahead.norm(dim=1)
+        back = (new - begun).norm(dim=1) / length
+        rise = (self.model.loss(begun).detach() - self.model.loss(here).detach()).abs()
+        counts = (uneven <= _UNEVEN * bent + _STRAIGHT * length) & (back <= _BACK)
+        return new, there, counts & self._level(new, here, rise), back
+
+    def _trace(self, number: int, reach: float) -> None:
+        """Follow a curve of ends from its first member both ways, and take the places as members.
+
+        As far as it is closed, or so many times ``reach`` away.
+        """
+        first = self._members[number][:1]
+        here, tangents = first.repeat(2, 1), self._tangents(first, 1).repeat(2, 1, 1)
+        direction = tangents[:, 0] * first.new_tensor([[1.0], [-1.0]])
+        length = self._straight(first[0], direction).clamp_max(reach)
+        shortest, going, places = length / 2**10, torch.arange(2), [self._members[number]]
+        self._traced[number] = reach
+        for _ in range(_MEMBERS):
+            ahead = length[going].unsqueeze(1) * direction[going]
+            new, there, counts, back = self._step(here[going], ahead, tangents[going])
+            length[going] *= torch.where(counts, torch.where(back < _BACK / 2, 1.5, 1.0), 0.5)
+            rows, new, there = going[counts], new[counts], there[counts]
+            away, way = (new - first).norm(dim=1), new - here[rows]
+            closed = (away <= way.norm(dim=1)) & (here[rows] != first).any(1)
+            here[rows], tangents[rows] = new, there
+            direction[rows] = there[:, 0] * (there[:, 0] * way).sum(1, keepdim=True).sign()
+            places.append(new)
+            if bool(closed.any()):
+                self._traced[number] = math.inf
+                break
+            far = torch.zeros(2, dtype=torch.bool)
+            far[rows] = away > _FAR * reach
+            going = going[~far[going] & (length[going] > shortest[going])]
+            if not len(going):
+                break
+        self._members[number] = torch.cat(places)
+
+    def _leads(self, one: Tensor, other: Tensor, dimension: int) -> Tensor:
+        """Return whether steps to the other point along the set arrive there, (m,)."""
         length = (other - one).norm(dim=1) / _BETWEEN
-        here, arrived = one, length < 0
-        going = torch.arange(len(one))
-        for _ in range(3 * _BETWEEN):
-            ahead = other[going] - here
-            away = ahead.norm(dim=1)
-            step = (length[going] / away).clamp_max(1.0)
-            new = self._polished(here + step.unsqueeze(1) * ahead, _PROJECTED)
-            nearer = (new - other[going]).norm(dim=1) < away
-            nearer &= (new - here).norm(dim=1) <= 2 * length[going]
-            there = nearer & ((new - other[going]).norm(dim=1) <= 1.5 * length[going])
-            if bool(there.any()):
-                arrived[going[there]] = self._no_gap(new[there], other[going[there]])
-            going, here = going[nearer & ~there], new[nearer & ~there]
+        here, tangents, arrived = one.clone(), self._tangents(one, dimension), length < 0
+        most, going = length.clone(), torch.arange(len(one))
+        for step in range(4 * _BETWEEN):
+            way = other[going] - here[going]
+            along = tangents[going] @ way.unsqueeze(2)
+            if not step:  # where the other is straight across
+                across = along.norm(dim=1, keepdim=True) <= _ACROSS * way.norm(dim=1)[:, None, None]
+                along = torch.where(across, way.norm(dim=1)[:, None, None], along)
+            ahead = (along * tangents[going]).sum(1)
+            size = ahead.norm(dim=1)
+            stuck = size <= _ACROSS * way.norm(dim=1)
+            near = stuck | (way.norm(dim=1) <= 1.5 * most[going])
+            rows = going[near]
+            if len(rows):
+                arrived[rows] = self._no_gap(here[rows], other[rows], dimension)
+            going, ahead, size = going[~near], ahead[~near], size[~near]
+            if not len(going):
+                break
+            ahead = ahead * (length[going] / size).clamp_max(1.0).unsqueeze(1)
+            new, there, counts, _ = self._step(here[going], ahead, tangents[going])
+            length[going] *= torch.where(counts, 1.0, 0.5)
+            here[going[counts]], tangents[going[counts]] = new[counts], there[counts]
+            going = going[length[going] > most[going] / 2**4]
             if not len(going):
                 break
         return arrived
 
-    def _polished(self, theta: Tensor, most: int = _POLISHES) -> Tensor:
+    def _polished(self, theta: Tensor, most: int = _POLISHES, dimension: int = 0) -> Tensor:
         """Points (n, k) after Newton's steps, while these lead to much slower places.
 
-        The shortest step is taken where there are several.
+        The shortest step is taken where there are several, and none along the directions of a set
+        of so many dimensions.
         """
         theta = theta.detach().clone()
         going, speed = torch.arange(len(theta)), self._flow.field(theta).detach()
+        rank = theta.shape[1] - dimension
         for step in range(most):
             if not len(going):
                 break
             here, jacobian = theta[going], self._flow.jacobian(theta[going]).detach().nan_to_num()
-            inverse = torch.linalg.pinv(jacobian, rtol=_ROUNDED)
-            new = here - (inverse @ speed.unsqueeze(2)).squeeze(2)
+            if dimension:
+                left, rates, right = torch.linalg.svd(jacobian)
+                kept = rates > _ROUNDED * rates[:, :1]
+                kept[:, rank:] = False
+                parts = torch.where(kept, (left.mT @ speed.unsqueeze(2)).squeeze(2) / rates, 0.0)
+                new = here - (right.mT @ parts.unsqueeze(2)).squeeze(2)
+            else:
+                inverse = torch.linalg.pinv(jacobian, rtol=_ROUNDED)
+                new = here - (inverse @ speed.unsqueeze(2)).squeeze(2)
             slower = self._flow.field(new).detach()
             less = 1.0 if step < _FIRST else _FASTER
             better = slower.norm(dim=1) <= less * speed.norm(dim=1)
@@ -518,6 +615,7 @@ class Ends:
         counts: dict[str, int] = {}
         found = [self.found[i] for i in order]
         self._members = [self._members[i] for i in order]
+        self._traced = [self._traced[i] for i in order]
         self.found = []
         for end in found:
             counts[end.kind] = counts.get(end.kind, 0) + 1
