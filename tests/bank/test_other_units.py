@@ -46,7 +46,7 @@ def ends_in(seed, few=16, steps="", **units):
     starts = torch.from_numpy(starts[:few])
     if steps:
         rate = 0.05 * units.get("size", 1.0) ** 2 / units.get("unit", 1.0)
-        found = flowsim.descend(model, starts, optimizer=steps, learning_rate=rate, steps=1000)
+        found = flowsim.descend(model, starts, optimizer=steps, learning_rate=rate, steps=5000)
     else:
         found = flowsim.find_limits(model, starts)
     ends = Ends(model)
