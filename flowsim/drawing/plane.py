@@ -148,20 +148,28 @@ def draw_models_side_by_side(
     shape = (len(records), 1) if canvas.narrow else (1, len(records))
     panels = canvas.figure.subplots(*shape, sharex=True, sharey=True, squeeze=False).flat
     handles: dict[str, Any] = {}
-    remarks: list[str] = []
-    for record, ax in zip(records, panels, strict=True):
+    remarks: dict[str, list[str]] = {}
+    places = [f"panel {i}" for i in range(1, len(records) + 1)]
+    if len(records) == 2:
+        places = ["above", "below"] if canvas.narrow else ["left", "right"]
+    for record, ax, place in zip(records, panels, places, strict=True):
         for handle in draw_layers(record, ax, energy):
             alike = re.split(r" \(|;", handle.get_label())[0]  # without the numbers of a panel
             handles.setdefault(alike, handle)
         lines = _title(record)
-        remarks += lines[2:]
+        for line in lines[2:]:
+            remarks.setdefault(line, []).append(place)
         words = "\n".join(lines[:2])
         ax.set_title(wrapped(words, canvas.width / shape[1], "medium"), fontsize="medium")
         ax.label_outer()
     basins = [text for record in records for text in basin_names(record).values()]
     first = [text for text in dict.fromkeys(basins) if text in handles]
     order = [*first, *(text for text in handles if text not in first)]
-    lines = ["", "", *dict.fromkeys(remarks)]
+    told = [
+        line if len(there) == len(records) else f"{', '.join(there)}: {line}"
+        for line, there in remarks.items()
+    ]
+    lines = ["", "", *told]
     return canvas.complete(lines, [handles[text] for text in order], columns=3)
 
 
