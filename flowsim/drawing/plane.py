@@ -166,7 +166,7 @@ def draw_models_side_by_side(
     first = [text for text in dict.fromkeys(basins) if text in handles]
     order = [*first, *(text for text in handles if text not in first)]
     told = [
-        line if len(there) == len(records) else f"{', '.join(there)}: {line}"
+        line if len(there) == len(records) else f"{', '.join(there)}: {line.strip('()')}"
         for line, there in remarks.items()
     ]
     lines = ["", "", *told]

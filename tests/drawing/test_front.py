@@ -199,6 +199,15 @@ def test_models_side_by_side_share_axes_and_one_legend(records):
     assert len(texts) == len(set(texts))
 
 
+def test_remarks_below_two_models_say_which_they_are_about():
+    pair = [
+        portrait_record(model(name, 0.2, 0.3), resolution=8) for name in ("canonical", "linear")
+    ]
+    told = draw_models_side_by_side(pair).legends[0].get_title().get_text().splitlines()
+    assert told and all(line.startswith(("left: ", "right: ")) for line in told)
+    assert not any("(" in line[:9] for line in told)
+
+
 def test_shares_never_round_to_all_or_none():
     assert percent(1, 100_000) == "<0.1 %"
     assert percent(99_999, 100_000) == ">99.9 %"
