@@ -275,7 +275,10 @@ class Ends:
             self._members.append(theta[i : i + 1])
             self._traced.append(0.0)
             if critical:
-                joins = self._same(theta[left], theta[i].expand(len(left), -1), kind == "minimum")
+                others = theta[i].expand(len(left), -1)
+                joins = self._same(theta[left], others, kind == "minimum")
+                if not dimension:
+                    joins |= self._in_one_valley(theta[left], others, kind == "minimum")
                 if dimension:
                     rest = (~joins).nonzero()[:, 0]
                     joins[rest] = self._connected(number, theta[left[rest]], walks=True)
@@ -305,6 +308,7 @@ class Ends:
         """The codes of points (m, k) that are those of ends which are known, by their numbers."""
         members = [self._members[number] for number in numbers]
         minima = self.found[numbers[0]].kind == "minimum"
+        single = torch.tensor([end.dimension == 0 for end in self.found])
         of = torch.cat([torch.full((len(x),), i) for i, x in zip(numbers, members, strict=True)])
         places, codes = torch.cat(members), torch.zeros(len(theta), dtype=torch.long)
         size = torch.cat([places, theta]).std(0, correction=0)  # no coordinate has a unit
@@ -316,22 +320,45 @@ class Ends:
                 left = (codes[part] == 0).nonzero()[:, 0]
                 if not len(left):
                     break
-                same = self._same(theta[part[left]], places[column[left]], minima)
+                one, other = theta[part[left]], places[column[left]]
+                same = self._same(one, other, minima)
+                points = (~same & single[of[column[left]]]).nonzero()[:, 0]
+                same[points] = self._in_one_valley(one[points], other[points], minima)
                 codes[part[left[same]]] = of[column[left[same]]] + 1
         return codes
 
-    def _same(self, one: Tensor, other: Tensor, minima: bool) -> Tensor:
+    def _in_one_valley(self, one: Tensor, other: Tensor, minima: bool) -> Tensor:
+        """Mask of pairs (m, k) that are one as ``_same`` says, on the way along a curved valley.
+
+        Beside a single minimum that is flat in a direction points rest a little apart, and the
+        straight way between them climbs where the valley bends.
+        """
+        rates = torch.linalg.svdvals(self._flow.jacobian(other).detach().nan_to_num())
+        flat, found = (
+            (rates <= _SLOW * rates[:, :1]).sum(1),
+            torch.zeros(len(one), dtype=torch.bool),
+        )
+        for dimension in flat[(flat > 0) & (flat < one.shape[1])].unique().tolist():
+            rows = (flat == dimension).nonzero()[:, 0]
+            begun = one[rows] + one.new_tensor(_PARTS)[:, None, None] * (other - one)[rows]
+            way = self._polished(begun.flatten(0, 1), _PROJECTED, dimension).reshape(begun.shape)
+            near = (way - begun).norm(dim=2) <= 0.5 * (other - one)[rows].norm(dim=1)
+            found[rows] = near.all(0) & self._same(one[rows], other[rows], minima, way)
+        return found
+
+    def _same(self, one: Tensor, other: Tensor, minima: bool, way: Tensor | None = None) -> Tensor:
         """Mask of pairs of points at rest (m, k) that are one: no place between is faster, (m,).
 
         The change of the field there by rounding, and the residual speed at the two, are
         taken from it; so no unit of the coordinates or of the loss matters. Minima at kinks, where
-        the field jumps, are two if the loss rises between them.
+        the field jumps, are two if the loss rises between them. The places, (parts, m, k), lie on
+        the straight way if none are given.
         """
         m, k = one.shape
         if not m:
             return torch.zeros(0, dtype=torch.bool)
         parts = one.new_tensor(_PARTS)[:, None, None]
-        between = (one + parts * (other - one)).reshape(-1, k)
+        between = (one + parts * (other - one) if way is None else way).reshape(-1, k)
         moving = (between != one.repeat(len(_PARTS), 1)).any(1)
         moving &= (between != other.repeat(len(_PARTS), 1)).any(1)
         points = torch.cat([one, other, between])

@@ -162,3 +162,17 @@ def test_few_starts_on_an_ellipse_are_on_one_curve():
     starts = np.random.default_rng(0).uniform(-2, 2, (5, 64, 2))
     ends = find_limits(from_loss(loss, "model"), starts.reshape(-1, 2)).theta.reshape(starts.shape)
     assert all(len(found_from(loss, few)[0]) == 1 for few in (*ends[:, :4], *ends))
+
+
+@pytest.mark.parametrize("tilt, count", [(0.02, 2), (0.2, 1)])
+def test_a_minimum_that_is_flat_along_a_curved_valley_is_one(tilt, count):
+    """Along ab = 1 the loss grows as the fourth power, and points rest 1e-7 apart."""
+
+    def loss(a, b):
+        return (a * b - 1) ** 2 / 2 + tilt * (a + b + 2) ** 2
+
+    starts = torch.from_numpy(np.random.default_rng(0).normal(0, 0.5, (24, 2)))
+    ends = Ends(from_loss(loss, "model"))
+    codes = ends.identify(find_limits(ends.model, starts))
+    assert [end.dimension for end in ends.found] == [0] * count
+    assert sorted({*codes.tolist()}) == [*range(1, count + 1)]
