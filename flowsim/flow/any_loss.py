@@ -28,7 +28,7 @@ from flowsim.flow.labelling import EndStates
 from flowsim.flow.near_saddles import displace, resolve_near_saddles
 from flowsim.flow.nonsmooth_minima import rest_on_kinks
 from flowsim.flow.options import Limits, Steps
-from flowsim.flow.recurrence import FIRST, LOOKS, Returns, spirals
+from flowsim.flow.recurrence import FIRST, LOOKS, Returns, curve_of, spirals
 from flowsim.flow.replay import Replay
 from flowsim.flow.return_codes import (
     CRITICAL,
@@ -742,7 +742,8 @@ class _Circles:
         self.stays, self.news = torch.zeros_like(self.leaves), False
         self.turns = torch.zeros_like(self.period, dtype=torch.long)
         y, field, curve = start.clone(), torch.zeros_like(start), torch.zeros_like(start)
-        y[state.index], field[state.index], curve[state.index] = state.y, state.field, _curve(state)
+        y[state.index], field[state.index] = state.y, state.field
+        curve[state.index] = curve_of(state.jacobian, state.field)
         self.replays = state.replays
         self.returns = Returns(y, field, curve, torch.zeros_like(self.period), most)
 
@@ -790,11 +791,6 @@ class _Circles:
 
     def _fine(self, theta: Tensor, steps: Steps = _FINE) -> BatchState:
         return BatchState.at(self.model, theta, steps, replays=self.replays)
-
-
-def _curve(rows: BatchState) -> Tensor:
-    """d²y/dt², (m, k)."""
-    return (rows.jacobian @ rows.field.unsqueeze(2)).squeeze(2)
 
 
 def _size(theta: Tensor) -> Tensor:

@@ -169,7 +169,8 @@ class Returns:
         normal, anchor = (self.normal / self.scale)[both], self.anchor[both]
         state, arrived, extent = _until(state, period.repeat(2))
         late = -((state.y - anchor) * normal).sum(1) / (state.field * normal).sum(1)
-        place = state.y + late.unsqueeze(1) * (state.field + late.unsqueeze(1) / 2 * _curve(state))
+        curve = curve_of(state.jacobian, state.field)
+        place = state.y + late.unsqueeze(1) * (state.field + late.unsqueeze(1) / 2 * curve)
         seen = (arrived & (late.abs() < 0.1 * period.repeat(2))).view(2, -1).all(0)
         extent = extent[: len(index)]
         extent = torch.maximum(extent, 1e-9 * extent.amax(1, keepdim=True)).clamp_min(1e-300)
@@ -229,7 +230,7 @@ def _record(
     last, _, _, anchor, normal, scale, low, high, least, largest, _ = _columns(kept)
     unit = normal / scale
     before, now = (((x - anchor) * unit).sum(1) for x in (last, y))
-    curve = (jacobian @ field.unsqueeze(2)).squeeze(2)
+    curve = curve_of(jacobian, field)
     extents = torch.minimum(low, y), torch.maximum(high, y)
     pieces = torch.minimum(least, theta), torch.maximum(largest, theta)
     columns = (y, field, curve, anchor, normal, scale, *extents, *pieces, time.unsqueeze(1))
@@ -239,10 +240,9 @@ def _record(
 _RECORD = Replay(_record)
 
 
-def _curve(state: Any) -> Tensor:
-    """d²y/dt² of rows."""
-    curve: Tensor = (state.jacobian @ state.field.unsqueeze(2)).squeeze(2)
-    return curve
+def curve_of(jacobian: Tensor, field: Tensor) -> Tensor:
+    """d²y/dt² of rows, (m, k)."""
+    return (jacobian @ field.unsqueeze(2)).squeeze(2)
 
 
 def _until(state: Any, wanted: Tensor) -> tuple[Any, Tensor, Tensor]:

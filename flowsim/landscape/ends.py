@@ -275,10 +275,8 @@ class Ends:
             self._members.append(theta[i : i + 1])
             self._traced.append(0.0)
             if critical:
-                others = theta[i].expand(len(left), -1)
-                joins = self._same(theta[left], others, kind == "minimum")
-                if not dimension:
-                    joins |= self._in_one_valley(theta[left], others, kind == "minimum")
+                others, single = theta[i].expand(len(left), -1), torch.tensor(dimension == 0)
+                joins = self._one(theta[left], others, kind == "minimum", single)
                 if dimension:
                     rest = (~joins).nonzero()[:, 0]
                     joins[rest] = self._connected(number, theta[left[rest]], walks=True)
@@ -320,24 +318,27 @@ class Ends:
                 left = (codes[part] == 0).nonzero()[:, 0]
                 if not len(left):
                     break
-                one, other = theta[part[left]], places[column[left]]
-                same = self._same(one, other, minima)
-                points = (~same & single[of[column[left]]]).nonzero()[:, 0]
-                same[points] = self._in_one_valley(one[points], other[points], minima)
+                other, alone = places[column[left]], single[of[column[left]]]
+                same = self._one(theta[part[left]], other, minima, alone)
                 codes[part[left[same]]] = of[column[left[same]]] + 1
         return codes
 
-    def _in_one_valley(self, one: Tensor, other: Tensor, minima: bool) -> Tensor:
-        """Mask of pairs (m, k) that are one as ``_same`` says, on the way along a curved valley.
+    def _one(self, one: Tensor, other: Tensor, minima: bool, single: Tensor) -> Tensor:
+        """Mask of pairs of points at rest (m, k) that are one, (m,).
 
-        Beside a single minimum that is flat in a direction points rest a little apart, and the
-        straight way between them climbs where the valley bends.
+        Beside a ``single`` end, no set of them, that is flat in a direction points rest a little
+        apart, and the straight way between them climbs where the valley bends.
         """
+        found = self._same(one, other, minima)
+        rows = (~found & single).nonzero()[:, 0]
+        found[rows] = self._in_one_valley(one[rows], other[rows], minima)
+        return found
+
+    def _in_one_valley(self, one: Tensor, other: Tensor, minima: bool) -> Tensor:
+        """Mask of pairs (m, k) that are one as ``_same`` says, on the way along a curved valley."""
         rates = torch.linalg.svdvals(self._flow.jacobian(other).detach().nan_to_num())
-        flat, found = (
-            (rates <= _SLOW * rates[:, :1]).sum(1),
-            torch.zeros(len(one), dtype=torch.bool),
-        )
+        flat = (rates <= _SLOW * rates[:, :1]).sum(1)
+        found = torch.zeros(len(one), dtype=torch.bool)
         for dimension in flat[(flat > 0) & (flat < one.shape[1])].unique().tolist():
             rows = (flat == dimension).nonzero()[:, 0]
             begun = one[rows] + one.new_tensor(_PARTS)[:, None, None] * (other - one)[rows]
