@@ -9,10 +9,17 @@ Every weight may carry leading ensemble axes, written (...): then one call compu
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
-from torch.nn.functional import gelu, logsigmoid, one_hot, silu
+from torch.nn.functional import (
+    gelu,
+    logsigmoid,
+    one_hot,
+    scaled_dot_product_attention,
+    silu,
+)
 
 from flowsim.errors import InputError
 from flowsim.models.memory.model import DECAYS
@@ -75,7 +82,7 @@ def forward(
         block = {name: weights.get(f"{layer}.{name}") for name in _BLOCK}
         y = x
         if arch.attention != "none":
-            mix = _MIXERS.get(arch.attention, _attention)
+            mix = _MIXERS.get(arch.attention, partial(_attention, traced=trace is not None))
             attended, pattern = mix(arch, block, _norm(x, block["norm1"]))
             y = x + attended
             if trace is not None:
@@ -131,9 +138,12 @@ def _hidden_inputs(arch: Architecture, block: dict[str, Tensor | None], y: Tenso
 
 
 def _attention(
-    arch: Architecture, block: dict[str, Tensor | None], x: Tensor
+    arch: Architecture, block: dict[str, Tensor | None], x: Tensor, traced: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """W_O Σ_i att_{n,i} W_V x_i for x of shape (..., batch, n, d), and the softmax's att."""
+    """W_O Σ_i att_{n,i} W_V x_i for x of shape (..., batch, n, d), and the softmax's att if traced.
+
+    In single precision on a GPU torch's fused attention never writes att to memory.
+    """
     n = x.shape[-2]
     visible = visible_positions(n, arch.window, x.device)
     if arch.attention == "uniform":
@@ -145,6 +155,11 @@ def _attention(
         _inputs(block, name, x).unflatten(-1, (arch.heads, -1)).transpose(-3, -2)
         for name in ("query", "key", "value")
     )  # fmt: skip
+    alone = arch.window is None and block["relative"] is None and block["relative_value"] is None
+    if x.is_cuda and x.dtype == torch.float32 and alone and not traced:
+        whole = (u.flatten(0, -4) for u in (query, key, value))
+        mixed = scaled_dot_product_attention(*whole, is_causal=True).unflatten(0, query.shape[:-3])
+        return _linear(mixed.transpose(-3, -2).flatten(-2), block["out"]), None
     scores = query @ key.mT / math.sqrt(arch.d // arch.heads)
     place = torch.arange(n, device=x.device)
     distance = (place[:, None] - place).clamp(min=0)

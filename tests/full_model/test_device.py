@@ -70,6 +70,20 @@ def test_losses_and_gradients(arch, device):
     assert_same(here[1], found[1], device)
 
 
+@pytest.mark.parametrize("heads", [1, 2])
+def test_fused_attention_in_single_precision(heads, device):
+    arch = Architecture(8, 64, heads=heads, layers=2)
+    weights = weights_of(arch)
+    batch = MarkovSource.of(CHAIN).repeat(3).sample(4, 64, torch.Generator().manual_seed(1))
+    here = batch_gradient(arch, weights, *batch)
+    single = {name: w.to(device, torch.float32) for name, w in weights.items()}
+    found = batch_gradient(arch, single, *(x.to(device) for x in batch))
+    torch.testing.assert_close(found[0].cpu().double(), here[0], rtol=1e-5, atol=0)
+    for name, gradient in here[1].items():
+        error = (found[1][name].cpu() - gradient).norm()
+        assert error < 1e-4 * gradient.norm(), name
+
+
 def test_lifts_and_projections(device):
     arch = Architecture(4, 5)
     points = torch.tensor([[0.9, -1.1, 0.3], [-0.6, 0.4, -0.2]], dtype=torch.float64)
