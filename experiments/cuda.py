@@ -255,12 +255,11 @@ def record_of(part: str, device: str, small: bool, minutes: float) -> Found:
 
 def table(records: dict[str, Found]) -> str:
     """One line for each number of the records, in Markdown."""
-    on = next(iter(records.values()))["machine"]
-    lines = [", ".join(f"{name} {value}" for name, value in on.items()), "",
-             "| part | what | value |", "|---|---|---|"]  # fmt: skip
+    lines = ["| part | what | value |", "|---|---|---|"]
     for part, record in records.items():
         said = f"{record['seconds']:.0f} s" + ("" if record["ended"] else ", its time was up")
-        lines.append(f"| {part} | took | {said} |")
+        on = ", ".join(f"{name} {value}" for name, value in record["machine"].items())
+        lines += [f"| {part} | machine | {on} |", f"| {part} | took | {said} |"]
         for name, value in record["found"].items():
             rows = value if isinstance(value, dict) else {"": value}
             shown = {k: v for k, v in rows.items() if not isinstance(v, dict | list)}

@@ -8,10 +8,13 @@ it. Figure and numbers come from the record alone.
 import argparse
 import inspect
 import json
+import shutil
 import string
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -82,13 +85,21 @@ def experiment(
             else:
                 if not options.overwrite and any(file.exists() for file in files):
                     raise InputError(f"{files[0]} exists: pass --overwrite or another --out")
+                parts = folder / f"{name}.parts"
+                if parts.exists() and not (options.resume or options.overwrite):
+                    raise InputError(
+                        f"{parts} has cases of a broken run: pass --resume or --overwrite"
+                    )
+                if parts.exists() and not options.resume:
+                    shutil.rmtree(parts)
                 folder.mkdir(parents=True, exist_ok=True)
                 torch.set_num_threads(options.threads)
                 sizes = default | next((v for k, v in larger.items() if vars(options)[k]), {})
                 sizes |= {k: v for k, v in vars(options).items() if k in default and v is not None}
-                found = compute(**sizes)
-                told = numbers(found)
-                _write(name, found, told, files, sizes, default)
+                with _parts_in(parts):
+                    found = compute(**sizes)
+                    told = numbers(found)
+                    _write(name, found, told, files, sizes, default)
                 print(*files, sep="\n")
             both = draw is not None and "numbers" in inspect.signature(draw).parameters
             figures = draw(found, *[told] * both) if draw else {}
@@ -116,6 +127,7 @@ def _options(
         parser.add_argument(f"--{option}", action="store_true", help=f"these sizes: {sizes}")
     parser.add_argument("--out", type=Path, default=FIGURES, help="folder (default: figures)")
     parser.add_argument("--overwrite", action="store_true")
+    parser.add_argument("--resume", action="store_true", help="go on with a broken run")
     parser.add_argument("--threads", type=int, default=1)
     if record:
         texts = "draw figures/NAME.nc again, as NAME.png in --out, and compute nothing"
@@ -123,6 +135,21 @@ def _options(
     for option, value in default.items():
         parser.add_argument(f"--{option.replace('_', '-')}", type=type(value))
     return parser
+
+
+#: Where ``trained`` leaves the cases that are done, while a script runs.
+_PARTS: ContextVar[Path | None] = ContextVar("parts", default=None)
+
+
+@contextmanager
+def _parts_in(folder: Path) -> Iterator[None]:
+    """Keep trained cases in a folder, which goes when all that needs them is written."""
+    token = _PARTS.set(folder)
+    try:
+        yield
+    finally:
+        _PARTS.reset(token)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write(
@@ -192,17 +219,28 @@ def trained(
 
     Loss, predicted probabilities and what ``keep`` names are kept in single precision, of several
     layers their mean; the step of a line is ``step`` (case, line). A shorter case ends in NaN. A
-    case with init "given" has its weights in ``initial``.
+    case with init "given" has its weights in ``initial``. Of a script, a case that is done is kept
+    in its folder of parts, and taken from there if it was made with the same settings.
     """
-    parts = {}
-    for name in timed(cases):
+    parts, folder = {}, _PARTS.get()
+    for number, name in enumerate(timed(cases)):
+        settings = json.dumps(cases[name].as_dict(), sort_keys=True)
+        file = folder / f"{number}.nc" if folder else None
+        if file and file.exists():
+            with xr.open_dataset(file, engine="h5netcdf") as stored:
+                if stored.attrs["settings"] == settings:
+                    parts[name] = stored.load()
+                    continue
         record, _ = train(cases[name], initial=(initial or {}).get(name))
         lines = record[["loss", "probability", *keep]].astype("float32")
         lines = lines.mean("layer") if "layer" in lines.dims else lines
         lines = lines.merge(record[[*_OF_MODEL]]).rename(step="line")
         lines = lines.assign_coords(line=range(record.sizes["step"]))
         lines["step"] = ("line", record.step.values.astype(float))
-        parts[name] = lines
+        parts[name] = lines.assign_attrs(settings=settings)
+        if file:
+            file.parent.mkdir(exist_ok=True)
+            write_record(parts[name], file)
     runs = {name: settings.as_dict() for name, settings in cases.items()}
     return stacked(parts).assign_attrs(settings=json.dumps(runs, sort_keys=True))
 

@@ -111,8 +111,13 @@ _BLOCK = (
 
 
 def _linear(x: Tensor, matrix: Tensor | None) -> Tensor:
-    """M x for x of shape (..., batch, n, in) and M of shape (..., out, in)."""
+    """M x for x of shape (..., batch, n, in) and M of shape (..., out, in).
+
+    On a GPU sequence by sequence: the gradient of one long product is a single block's work there.
+    """
     assert matrix is not None
+    if x.is_cuda:
+        return x @ matrix.mT.unsqueeze(-3)
     return (x.flatten(-3, -2) @ matrix.mT).unflatten(-2, x.shape[-3:-1])
 
 

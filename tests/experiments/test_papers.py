@@ -5,8 +5,10 @@ import math
 from importlib import import_module
 from pathlib import Path
 
+import papers
 import pytest
 import torch
+import xarray as xr
 
 from flowsim import BinaryChain
 from flowsim.models import LinearAttentionModel, UniformAttentionModel
@@ -56,6 +58,36 @@ def test_a_stored_record_is_drawn_again(tmp_path, name):
     images = [path.read_bytes() for path in tmp_path.iterdir()]
     assert bool(images) != (name in TABLES)
     assert all(image.startswith(b"\x89PNG") for image in images)
+
+
+def test_a_broken_script_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
+    script = import_module("am_fig1_depth")
+    words = ["--doublings", "0", "--seeds", "1", "--length", "4", "--steps", "2",
+             "--descent-steps", "2", "--out"]  # fmt: skip
+    assert script.main([*words, str(tmp_path / "whole")]) == 0
+    trained, train = [], papers.train
+
+    def breaks(settings, **rest):
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        trained.append(settings)
+        return train(settings, **rest)
+
+    broken = [*words, str(tmp_path / "broken")]
+    monkeypatch.setattr(papers, "train", breaks)
+    with pytest.raises(KeyboardInterrupt):
+        script.main(broken)
+    assert script.main(broken) == 2
+    assert "am_fig1_depth.parts has cases of a broken run" in capsys.readouterr().err
+    trained.clear()
+    assert script.main([*broken, "--resume"]) == 0  # two of four cases were there
+    assert len(trained) == 2
+    with (
+        xr.open_dataset(tmp_path / "whole/am_fig1_depth.nc") as whole,
+        xr.open_dataset(tmp_path / "broken/am_fig1_depth.nc") as found,
+    ):
+        xr.testing.assert_equal(found, whole)
+    assert not (tmp_path / "broken/am_fig1_depth.parts").exists()
 
 
 @pytest.mark.slow
