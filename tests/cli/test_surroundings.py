@@ -34,14 +34,19 @@ def start(words, cwd, python=(), variables=None, **options):
 
 
 def end(process):
-    """Exit code, stdout, and stderr without what depends on times."""
+    """Exit code as a shell has it, stdout, and stderr without what depends on times.
+
+    A signal that came while Python ran a text, as dataclasses do, ends the process once more at its
+    exit: of SIGINT, which a shell calls 130 as well.
+    """
     try:
         out, err = process.communicate(timeout=300)
     except subprocess.TimeoutExpired:
         process.kill()  # or it would warn in the middle of a later test
         process.communicate()
         raise
-    return process.returncode, out, without_notices(err)
+    code = process.returncode
+    return 128 - code if code < 0 else code, out, without_notices(err)
 
 
 @pytest.fixture(scope="module")
