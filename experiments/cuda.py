@@ -1,8 +1,8 @@
 """Ensembles of whole transformers on a GPU. One command, part by part.
 
-1. basins: 1 024 whole transformers a chain, d = 8, N = 64, softmax attention, lifted from a grid
-   over |e|, |w| ≤ 2 with noise 0.02 on every weight and trained by SGD, beside the rank-one flow:
-   the figure cuda_basins.png, p + q above 1 and below.
+1. basins_above and basins_below: 1 024 whole transformers each at p + q above 1 and below, d = 8,
+   N = 64, softmax attention, lifted from a grid over |e|, |w| ≤ 2 with noise 0.02 on every weight
+   and trained by SGD, beside the rank-one flow: the figure cuda_basins.png.
 2. adamw: seeds of AdamW at the papers' sizes and with their schedule (AM Table 2: warm-up and
    cosine), N = 1 024 and 8 000 steps, d = 4, 8 and 16, at p + q above and below 1.
 
@@ -128,41 +128,44 @@ def adamw(found: Found, device: str, sizes: Found, clock: Clock) -> None:
         }  # fmt: skip
 
 
-def basins(found: Found, device: str, sizes: Found, clock: Clock) -> None:
+#: The parts of the figure and their chains.
+BASINS = {"basins_above": ABOVE, "basins_below": BELOW}
+
+
+def basins(chain: BinaryChain, found: Found, device: str, sizes: Found, clock: Clock) -> None:
     """Ends of whole transformers that start on a grid of the plane, beside the rank-one flow."""
     cells, steps = sizes["basins"]
     points = grid_points(cells, cells)
-    for chain in (ABOVE, BELOW):
-        settings = Comparison(
-            chain.p, chain.q, "rank-one", "sgd", noise=0.02, steps=steps, device=device,
-            dtype="float32", **SGD,
-        )  # fmt: skip
-        run = replace(run_settings(settings, len(points)), telemetry_every=steps // 20)
-        began = clock.passed()
+    settings = Comparison(
+        chain.p, chain.q, "rank-one", "sgd", noise=0.02, steps=steps, device=device,
+        dtype="float32", **SGD,
+    )  # fmt: skip
+    run = replace(run_settings(settings, len(points)), telemetry_every=steps // 20)
+    began = clock.passed()
 
-        def report(step: int, _: object) -> None:
-            clock.left()
+    def report(step: int, _: object) -> None:
+        clock.left()
 
-        record, _ = train(run, initial=lifted_weights(settings, points), progress=report)
-        share = open_gap(chain, record.loss.values[-1])
-        learned = np.isfinite(record.escape.values) & (share <= LEARNED_SAMPLED)
-        model = RankOneModel(chain, settings.length)
-        flow = flowsim.find_limits(model, model.from_canonical(points)).label.numpy()
-        lost = record.finite.values == 0
-        predicted, decided = flow == Label.GLOBAL_MINIMUM, ~lost & (flow != Label.UNRESOLVED)
-        agree = (learned == predicted)[decided]
-        low, high = wilson(int(agree.sum()), len(agree))
-        found[f"p = {chain.p:g}, q = {chain.q:g}"] = {
-            "starts": len(points), "d": settings.d, "length": settings.length, "noise": 0.02,
-            "batch": settings.batch, "learning rate": settings.learning_rate, "steps": steps,
-            "seconds": clock.passed() - began, "decided": len(agree), "agree": int(agree.sum()),
-            "agreement": float(agree.mean()), "low": low, "high": high,
-            "learned": int(learned.sum()), "flow learns": int(predicted.sum()),
-            "open share at the end": [*map(float, np.quantile(share[~learned], [0, 0.5, 1]))]
-            if (~learned & ~lost).any() else [],
-            "grid": _strings(np.where(lost, "x", np.where(learned, "1", "0")), cells),
-            "flow": _strings(flow.astype(str), cells),
-        }  # fmt: skip
+    record, _ = train(run, initial=lifted_weights(settings, points), progress=report)
+    share = open_gap(chain, record.loss.values[-1])
+    learned = np.isfinite(record.escape.values) & (share <= LEARNED_SAMPLED)
+    model = RankOneModel(chain, settings.length)
+    flow = flowsim.find_limits(model, model.from_canonical(points)).label.numpy()
+    lost = record.finite.values == 0
+    predicted, decided = flow == Label.GLOBAL_MINIMUM, ~lost & (flow != Label.UNRESOLVED)
+    agree = (learned == predicted)[decided]
+    low, high = wilson(int(agree.sum()), len(agree))
+    found[f"p = {chain.p:g}, q = {chain.q:g}"] = {
+        "starts": len(points), "d": settings.d, "length": settings.length, "noise": 0.02,
+        "batch": settings.batch, "learning rate": settings.learning_rate, "steps": steps,
+        "seconds": clock.passed() - began, "decided": len(agree), "agree": int(agree.sum()),
+        "agreement": float(agree.mean()), "low": low, "high": high,
+        "learned": int(learned.sum()), "flow learns": int(predicted.sum()),
+        "open share at the end": [*map(float, np.quantile(share[~learned], [0, 0.5, 1]))]
+        if (~learned & ~lost).any() else [],
+        "grid": _strings(np.where(lost, "x", np.where(learned, "1", "0")), cells),
+        "flow": _strings(flow.astype(str), cells),
+    }  # fmt: skip
 
 
 def _strings(labels: np.ndarray, columns: int) -> list[str]:
@@ -174,13 +177,13 @@ def _strings(labels: np.ndarray, columns: int) -> list[str]:
 SHOWN = ("reaches", "trapped", "the", "basin", "separatrix")
 
 
-def draw_basins(record: Found) -> Figure:
-    """A panel for each chain: the flow's basins, and on them where every transformer ended."""
-    found = record["found"]
-    figure = Figure(figsize=(6.4 * len(found), 7.4), layout="constrained")
-    panels = figure.subplots(1, len(found), squeeze=False)[0]
-    for axes, chain in zip(panels, (ABOVE, BELOW), strict=False):
-        case = found[f"p = {chain.p:g}, q = {chain.q:g}"]
+def draw_basins(records: dict[str, Found]) -> Figure:
+    """A panel for each record: the flow's basins, and on them where every transformer ended."""
+    figure = Figure(figsize=(6.4 * len(records), 7.4), layout="constrained")
+    panels = figure.subplots(1, len(records), squeeze=False)[0]
+    for axes, (part, record) in zip(panels, records.items(), strict=True):
+        chain = BASINS[part]
+        case = record["found"][f"p = {chain.p:g}, q = {chain.q:g}"]
         model = flowsim.model("rank-one", chain.p, chain.q, length=case["length"])
         window = {"w": (-2.0, 2.0), "e": (-2.0, 2.0)}
         drawn = flowsim.portrait(model, window=window, resolution=128)
@@ -201,23 +204,25 @@ def draw_basins(record: Found) -> Figure:
         axes.scatter(points[off, 1], points[off, 0], s=50, facecolors="none", edgecolors="#CC79A7",
                      linewidths=1.6, label="otherwise than the flow")  # fmt: skip
         axes.set_title(
-            f"{papers.caption(chain)}: {case['agree']} of {case['decided']} as the flow says",
+            f"{papers.caption(chain)}: {case['agree']} of {case['decided']} as the flow says\n"
+            f"trained on {'the CPU' if (card := record['machine']['gpu']) == 'none' else card}",
             fontsize=10,
         )  # fmt: skip
     marks, _ = figure.axes[0].get_legend_handles_labels()
     kept = [one for one in handles if str(one.get_label()).split()[0] in SHOWN]
     figure.legend(handles=[*marks[-3:], *kept], loc="outside lower center", ncols=2, fontsize=9,
                   frameon=False)  # fmt: skip
-    figure.suptitle("Whole transformers trained on a GPU, and the basins of the rank-one flow",
-                    fontsize=11)  # fmt: skip
+    figure.suptitle(
+        "Where whole transformers end, and the basins of the rank-one flow", fontsize=11
+    )
     return figure
 
 
 PARTS: dict[str, Callable[[Found, str, Found, Clock], None]] = {
-    "basins": basins, "adamw": adamw,
+    **{part: partial(basins, chain) for part, chain in BASINS.items()}, "adamw": adamw,
 }  # fmt: skip
 #: The minutes of each part, of nine.
-MINUTES = {"basins": 5.6, "adamw": 3.4}  # fmt: skip
+MINUTES = {"basins_above": 2.8, "basins_below": 2.8, "adamw": 3.4}
 
 
 def machine(device: str) -> dict[str, str]:
@@ -295,8 +300,9 @@ def main(arguments: list[str] | None = None) -> int:
             records[part] = json.loads(path.read_text())
             print(path)
         write_atomically(options.out / f"{NAME}.md", lambda to: to.write_text(table(records)))
-        if records["basins"]["found"]:
-            figure = draw_basins(records["basins"])
+        drawn = {part: records[part] for part in BASINS if records[part]["ended"]}
+        if drawn:
+            figure = draw_basins(drawn)
             save = partial(save_figure, figure, dpi=DPI)
             write_atomically(options.out / f"{NAME}_basins.png", save)
             print(options.out / f"{NAME}_basins.png")

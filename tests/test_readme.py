@@ -68,7 +68,9 @@ def test_the_table_of_evidence_is_that_of_the_record():
 
 def test_the_number_of_the_gpu_is_that_of_the_record():
     agree, of = re.search(r"([\d ]+) of ([\d ]+)\s+ended as rank-one says", README).groups()
-    found = json.loads((ROOT / "figures/cuda_basins.json").read_text())["found"]["p = 0.5, q = 0.8"]
+    found = json.loads((ROOT / "figures/cuda_basins_above.json").read_text())["found"][
+        "p = 0.5, q = 0.8"
+    ]
     said = [int(number.replace(" ", "")) for number in (agree, of)]
     assert said == [found["agree"], found["decided"]]
 

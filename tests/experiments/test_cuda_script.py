@@ -17,7 +17,7 @@ def test_without_a_gpu_it_says_so(tmp_path, capsys):
 
 
 def test_a_part_whose_time_is_up_ends_and_says_so():
-    for part in ("adamw", "basins"):
+    for part in ("adamw", "basins_above"):
         record = script.record_of(part, "cpu", True, 0.0)
         assert not record["ended"] and record["seconds"] < 60
 
@@ -41,7 +41,8 @@ def test_every_part_small_on_the_cpu(tmp_path, capsys):
     assert all(record["ended"] for record in records.values())
     ends = records["adamw"]["found"]["d = 4"]["ends"]
     assert [end["models"] for end in ends.values()] == [2, 2]
-    for line in records["basins"]["found"].values():
+    for part in ("basins_above", "basins_below"):
+        (line,) = records[part]["found"].values()
         assert line["decided"] == line["starts"] == 4 and [len(row) for row in line["grid"]] == [
             2,
             2,
