@@ -198,7 +198,7 @@ def draw(record: xr.Dataset) -> Figure:
     figure.colorbar(image, ax=middle, label="entry of $W_1$")
     middle.set(title="$W_1$ of one model, (0.2, 0.3)", xlabel="entry", ylabel="hidden unit")
     middle.title.set_fontsize(9)
-    mark_level(right, 0.01, "App. D: about 0.01")
+    mark_level(right, 0.01, "App. D: about 0.01", above=False)
     right.set(xlabel="step", ylabel="attention share ‖attention‖/‖y‖")
     figure.suptitle(
         "At (0.2, 0.3) training learns the chain and attention fades; at (0.5, 0.8) most runs stay "

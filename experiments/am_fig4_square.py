@@ -111,8 +111,8 @@ def draw(record: xr.Dataset) -> Figure:
             )
             stuck = np.argwhere(open_share(case).reshape(side, side) > 0.95)
             axes.plot(line[stuck[:, 1]], line[stuck[:, 0]], "x", color="white", markersize=5)
-            axes.set_title(f"{kind}, {titles[trainer]}: P(1 | 0)", fontsize=10)
-        figure.colorbar(image, ax=grid[row, 1], label="predicted P(1 | 0); the chain's is $p$")
+            axes.set_title(f"{kind}, {titles[trainer]}: predicted P(1 | 0)", fontsize=10)
+        figure.colorbar(image, ax=grid[row, 1])
         case, axes = record.sel(case=f"AdamW; {kind}"), grid[row, 2]
         escape = np.where(level, np.nan, case.escape.values.reshape(side, side))
         image = axes.imshow(
@@ -133,7 +133,7 @@ def draw(record: xr.Dataset) -> Figure:
     figure.suptitle(
         "Tied weights end at the unigram where $p + q$ > 1 (crosses), untied weights nowhere\n"
         "Dashed and grey: $p + q$ = 1, where unigram and bigram are the same. Hatched: never left. "
-        "One model a pair, $d$ = 4.",
+        "The chain's P(1 | 0) is $p$. One model a pair, $d$ = 4.",
         fontsize=10,
     )
     return figure

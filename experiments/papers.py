@@ -29,7 +29,7 @@ from matplotlib.ticker import NullLocator
 from scipy.stats import binomtest
 
 from flowsim.chain import BinaryChain
-from flowsim.drawing.comparison import mark_losses
+from flowsim.drawing.comparison import mark_level
 from flowsim.drawing.style import DPI, FILL, INK, MARKER, save_figure
 from flowsim.errors import InputError
 from flowsim.labels import Label
@@ -349,7 +349,10 @@ def draw_losses(axes: Axes, case: xr.Dataset, label: str, **style: Any) -> None:
 
 def draw_levels(axes: Axes, chain: BinaryChain) -> None:
     """The unigram and the bigram loss as dotted lines, and limits around them."""
-    mark_losses(axes, chain.entropy_rate, chain.stationary_entropy, below=0.22, above=0.35)
+    bigram, unigram = chain.entropy_rate, chain.stationary_entropy
+    mark_level(axes, unigram, f"unigram {unigram:.4f}")
+    mark_level(axes, bigram, f"bigram {bigram:.4f}", above=False)
+    axes.set_ylim(bigram - 0.22 * (unigram - bigram), unigram + 0.35 * (unigram - bigram))
 
 
 def legend_below(axes: Axes, ncols: int, **options: Any) -> Legend:

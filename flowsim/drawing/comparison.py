@@ -148,24 +148,33 @@ def draw_confusion(record: xr.Dataset, ax: Axes) -> None:
 
 
 def draw_losses(record: xr.Dataset, ax: Axes) -> None:
-    """Loss curves of training and of the reduced orbits, for some starts of each outcome."""
+    """Loss curves of training and of the reduced orbits, for some starts of each outcome.
+
+    Of a chain, the loss above the bigram's on a logarithmic axis, linear around 0.
+    """
     x, names = _horizontal(record, ax), label_names(record["outcome"])
+    bigram = float(record.attrs.get("entropy_rate", 0.0))
     for name in ("global_minimum", "local_minimum", "unresolved"):
         at = np.flatnonzero(names == name)
         if not len(at):
             continue
         at = at[np.unique(np.linspace(0, len(at) - 1, min(_CURVES, len(at))).astype(int))]
         if "reduced_loss" in record:
-            values = record["reduced_loss"].to_numpy()[:, at]
+            values = record["reduced_loss"].to_numpy()[:, at] - bigram
             ax.plot(x, values, color=INK[name], linewidth=0.8, linestyle="--")
-        for values in record["loss"].to_numpy()[:, at].T:
+        for values in record["loss"].to_numpy()[:, at].T - bigram:
             known = np.flatnonzero(np.isfinite(values))
             ax.plot(x, values, color=INK[name], linewidth=1.1, alpha=0.8)
             ax.plot(x[known[-1:]], values[known[-1:]], "o", color=INK[name], markersize=3.5)
-    if "entropy_rate" in record.attrs:
-        bigram, unigram = record.attrs["entropy_rate"], record.attrs["stationary_entropy"]
-        mark_losses(ax, bigram, unigram, below=0.3, above=1.5)  # curves come from above
     ax.set_ylabel("loss (nats)")
+    if "entropy_rate" in record.attrs:
+        unigram = float(record.attrs["stationary_entropy"])
+        gap = max(unigram - bigram, 1e-3)
+        mark_level(ax, unigram - bigram, f"unigram {unigram:.4f}", above=False)  # ends lie above
+        mark_level(ax, 0.0, f"bigram {bigram:.4f}", above=unigram == bigram)
+        ax.set_yscale("symlog", linthresh=gap / 10)
+        ax.set_ylim(bottom=-gap / 20)
+        ax.set_ylabel("loss above the bigram's (nats)")
     ax.set_title(
         "loss of training (full line, dot: its end)\nand of the reduced orbit (dashed)",
         fontsize="small",
@@ -180,14 +189,6 @@ def mark_level(ax: Axes, level: float, text: str, above: bool = True) -> None:
         textcoords="offset points", ha="right", va="bottom" if above else "top", fontsize="small",
         color=SOFT, bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
     )  # fmt: skip
-
-
-def mark_losses(ax: Axes, bigram: float, unigram: float, below: float, above: float) -> None:
-    """Both losses as dotted lines, and limits so far around them, in parts of what they differ."""
-    mark_level(ax, unigram, f"unigram {unigram:.4f}")
-    mark_level(ax, bigram, f"bigram {bigram:.4f}", above=bigram == unigram)
-    gap = max(unigram - bigram, 1e-3)
-    ax.set_ylim(bigram - below * gap, unigram + above * gap)
 
 
 def draw_spread(record: xr.Dataset, ax: Axes, variable: str, title: str) -> None:

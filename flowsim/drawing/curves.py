@@ -290,13 +290,17 @@ def _training_title(record: xr.Dataset) -> list[str]:
              (("$d$", "d"), ("$N$", "length"), ("layers", "layers")) if name in arch]  # fmt: skip
     sampled = recipe.get("loss") == "sampled"
     on = f"batches of {recipe['batch']}" if sampled else "the exact loss"
-    lines = [f"Training with {_trainer(recipe)} on {on}, {', '.join(words)}"]
+    trainer, *constants = _trainer(recipe)
     shown = record.attrs.get("loss_is")
-    return lines + ([f"the loss shown: {shown}"] if shown else [])
+    return [
+        f"Training with {trainer} on {on}, {', '.join(words)}",
+        f"the loss shown: {shown}" if shown else "",
+        *([f"{trainer}: {', '.join(constants)}"] if constants else []),
+    ]
 
 
-def _trainer(recipe: Mapping[str, Any]) -> str:
-    """Name of the optimizer; Adam is AdamW without decay."""
+def _trainer(recipe: Mapping[str, Any]) -> list[str]:
+    """Name of the optimizer, Adam being AdamW without decay, and its constants."""
     name = recipe.get("trainer", "?")
     if name == "adamw" and recipe.get("weight_decay") == 0:
         name = "adam"
@@ -304,4 +308,4 @@ def _trainer(recipe: Mapping[str, Any]) -> str:
         name = "gd"
     momentum = f" and momentum {recipe['momentum']:g}" if recipe.get("momentum") else ""
     words = adam_words(recipe) if name.startswith("adam") else []
-    return TRAINERS.get(name, name) + momentum + (f" ({', '.join(words)})" if words else "")
+    return [TRAINERS.get(name, name) + momentum, *words]

@@ -186,6 +186,7 @@ def draw_layers(record: xr.Dataset, ax: Axes, energy: bool = False) -> list[Any]
     handles += draw_energy(record, ax) if energy else []
     if len(handles) > _ENTRIES:
         kinds = [handle for handle in handles if handle.get_label() in CRITICAL]
+        kinds.sort(key=lambda handle: str(handle.get_label()))  # alike in several panels
         names = ", ".join(str(kind.get_label()) for kind in kinds)
         handles = _joined(handles, kinds, f"critical points: {names}")
     if len(handles) > _ENTRIES and "differs" in record:
@@ -197,12 +198,12 @@ def draw_layers(record: xr.Dataset, ax: Axes, energy: bool = False) -> list[Any]
 
 
 def _joined(handles: list[Any], parts: list[Any], text: str) -> list[Any]:
-    """The entries of a legend with several in one, in the place of the first of them."""
+    """The entries of a legend with several in one, in the place of the first drawn."""
     if len(parts) < 2:
         return handles
     one = CombinedHandle(tuple(parts)).set_label(text)
-    others = [one if handle is parts[0] else handle for handle in handles]
-    return [handle for handle in others if handle not in parts]
+    at = min(handles.index(part) for part in parts)
+    return [*handles[:at], one, *(handle for handle in handles[at:] if handle not in parts)]
 
 
 def draw_basins(
@@ -316,7 +317,8 @@ def draw_flow(record: xr.Dataset, ax: Axes) -> list[Any]:
         return []
     ax.quiver(
         *(record[f"{name}_{n}"].to_numpy() for name in ("arrow", "direction") for n in (x, y)),
-        angles="xy", pivot="mid", scale=38, width=0.0021, color=ARROW, alpha=0.75,
+        angles="xy", pivot="mid", scale=38, scale_units="width", width=0.012, units="inches",
+        color=ARROW, alpha=0.75,
     )  # fmt: skip
     arrow = Line2D([], [], color=ARROW, marker="$\\rightarrow$", linestyle="none", markersize=11)
     arrow.set_label("direction of the flow")
