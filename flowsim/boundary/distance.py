@@ -23,8 +23,10 @@ from flowsim.boundary.edges import (
 from flowsim.boundary.geometry import find_crossings
 from flowsim.boundary.shooting import Shooting
 from flowsim.errors import InputError
+from flowsim.flow.labelling import label_ends
 from flowsim.flow.options import accepts_starts
 from flowsim.flow.orbits import find_limits
+from flowsim.flow.rows.engine import SwitchingSolver
 from flowsim.flow.solver import solver_of
 from flowsim.interface import Model, Range
 from flowsim.labels import Label
@@ -151,7 +153,8 @@ class Search:
     ) -> None:  # fmt: skip
         self.model, self.window, self.fixed, self.place = model, window, fixed, place
         self.ends, self.own = ends or Ends(model), np.zeros(0, int)
-        self.batched = solver_of(model).batched
+        self.solver = solver_of(model)
+        self.batched = self.solver.batched
         sides = list(window.values())
         count = _ALONG.get(len(sides), max(int(_NODES ** (1 / len(sides))), 2))
         self.axes = [np.linspace(low, high, count) for low, high in sides]
@@ -170,7 +173,10 @@ class Search:
 
     def _codes_of(self, theta: Tensor, exact: bool = True) -> np.ndarray:
         """Codes of the ends of θ (m, k); −1 of those in no basin."""
-        found = find_limits(self.model, theta, _RTOL if exact and self.batched else None)
+        if exact and isinstance(self.solver, SwitchingSolver):
+            found = label_ends(self.model, self.solver.follow_once(theta))
+        else:
+            found = find_limits(self.model, theta, _RTOL if exact and self.batched else None)
         end_codes = self.ends.identify(found).numpy()
         return np.where(np.isin(found.label.numpy(), _NONE), -1, end_codes)
 
@@ -184,7 +190,7 @@ class Search:
         mesh = np.meshgrid(*self.axes, indexing="ij")
         nodes = np.stack([side.ravel() for side in mesh], axis=1)
         end_codes = self._codes(nodes, mesh[0].shape)
-        self.own = self.label(starts) if own is None else own
+        self.own = self.label(starts, exact=self.batched) if own is None else own
         found = self._found(starts, nodes, end_codes)
         self.away = np.linalg.norm(found - starts, axis=1)
         self.away[np.isnan(self.away) & (self.own > 0)] = np.inf

@@ -11,6 +11,7 @@ import flowsim
 from flowsim.boundary import add_edge_distance, edge_distance, per_end, stable_manifolds
 from flowsim.boundary.distance import Search
 from flowsim.boundary.edges import bisected_edges, nearest_on
+from flowsim.boundary.geometry import find_crossings
 from flowsim.boundary.shooting import Shooting
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
@@ -265,3 +266,16 @@ def test_crossings_are_shot_at_the_stable_manifold_of_a_saddle_in_a_slice():
     assert len(shooting.saddles) == 1
     missed = shooting.crossings(middle, half, np.tile([1, 2], (9, 1)), 1e-8)
     assert np.isnan(missed).all()
+
+
+def test_ends_change_beside_a_place_whose_rows_are_followed_once():
+    model, fixed = flowsim.model("uniform", 0.5, 0.8, length=4), {"a": 0.3}
+    search = Search(model, {"e": (-3.0, 3.0), "w": (-3.0, 3.0)}, fixed,
+                    lambda x: torch.nn.functional.pad(x, (0, 1), value=0.3))  # fmt: skip
+    trapped, learned = np.array([[0.5, 0.7], [0.3, 1.2]]), np.array([[0.5, -0.9], [0.3, -1.4]])
+    places = find_crossings(search.label, trapped, learned, 24, end=Label.LOCAL_MINIMUM)
+    on_edge = np.pad(places.along(trapped, learned), ((0, 0), (0, 1)), constant_values=0.3)
+    above = flowsim.find_limits(model, on_edge + np.array([0, 1.5e-7, 0]), rtol=1e-11)
+    below = flowsim.find_limits(model, on_edge - np.array([0, 1.5e-7, 0]), rtol=1e-11)
+    assert (above.label == Label.LOCAL_MINIMUM).all()
+    assert (below.label == Label.GLOBAL_MINIMUM).all()

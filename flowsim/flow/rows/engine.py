@@ -173,10 +173,20 @@ class SwitchingSolver:
 
     def ends(self, start: Tensor, steps: Steps) -> Iterator[EndStates]:
         """The end states of starts (n, k), part by part."""
-        half = self.half
-        again = steps.finer(half.finer, half.finest, half.more)
+        half, again = self.half, self._finer(steps)
         for part in start.split(max(1, min(8 * half.at_once, _SQUARES // start.shape[1] ** 2))):
             yield resolve_near_saddles(self.follow, self.model, part, steps, again)
+
+    def _finer(self, steps: Steps) -> Steps:
+        """The steps of rows in doubt."""
+        return steps.finer(self.half.finer, self.half.finest, self.half.more)
+
+    def follow_once(self, start: Tensor) -> EndStates:
+        """The end states of rows (n, k), at once with the steps of rows in doubt.
+
+        No neighbours are asked: where ends meet, the side of a row is right within its error.
+        """
+        return self.follow(start, self._finer(Steps(self.half.rtol, 1e-12, self.half.max_steps)))
 
     def follow(self, start: Tensor, steps: Steps) -> EndStates:
         """The end states of rows (n, k), followed once."""
