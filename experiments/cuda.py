@@ -186,7 +186,7 @@ def draw_basins(records: dict[str, Found]) -> Figure:
         case = record["found"][f"p = {chain.p:g}, q = {chain.q:g}"]
         model = flowsim.model("rank-one", chain.p, chain.q, length=case["length"])
         window = {"w": (-2.0, 2.0), "e": (-2.0, 2.0)}
-        drawn = flowsim.portrait(model, window=window, resolution=128)
+        drawn = flowsim.portrait(model, window=window, resolution=32 if record["small"] else 128)
         handles = flowsim.draw(drawn, ax=axes, legend=False, title=False, orbits=False)
         grid = np.array([list(row) for row in case["grid"]]).ravel()
         points = grid_points(len(case["grid"][0]), len(case["grid"])).numpy()

@@ -182,10 +182,10 @@ def test_attention_around_the_origin(length):
 @pytest.mark.slow
 def test_attention(tmp_path):
     """The whole script; around the origin as above."""
-    found = run("lg_fig2_attention", tmp_path, length=16, cloud=3, cells=8)
+    found = run("lg_fig2_attention", tmp_path, length=8, cloud=2, cells=8)
     for chain, word in ((ABOVE, "local_minimum"), (BELOW, "global_minimum")):
         clouds = {k: v for k, v in found[chain]["clouds"].items() if "σ = 0.02" in k}
-        assert len(clouds) == 2 and all(cloud[word] == 3 for cloud in clouds.values())
+        assert len(clouds) == 2 and all(cloud[word] == 2 for cloud in clouds.values())
     key = "a = 0, near the origin"
     assert found[ABOVE]["learns"][key] < 0.1 and found[BELOW]["learns"][key] == 1
 
