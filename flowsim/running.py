@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import wraps
 from inspect import signature
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
+#: Arrays by name; and what is given a function that computes some, and may keep them.
+Arrays = Mapping[str, np.ndarray]
+Keep = Callable[[Callable[[], Arrays]], Arrays]
 #: Seconds after which a bar is shown.
 DELAY = 0.5
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def keep_nothing(compute: Callable[[], Arrays]) -> Arrays:
+    """Compute arrays, and keep none of them."""
+    return compute()
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.arrays import Numbers, to_tensor
-from flowsim.bifurcation.find import diagram
+from flowsim.bifurcation.find import Diagram, diagram
 from flowsim.bifurcation.system import STEP_NUMBERS, StepMap, System, with_decay
 from flowsim.boundary.cells import edge_attributes
 from flowsim.errors import InputError
@@ -23,7 +24,7 @@ from flowsim.labels import BASINS
 from flowsim.landscape.ends import End, Ends
 from flowsim.records.attributes import described, provenance
 from flowsim.records.model_attributes import model_attributes
-from flowsim.running import quickly
+from flowsim.running import Arrays, Keep, keep_nothing, quickly
 from flowsim.scan.follow import to_model
 from flowsim.scan.record import share_variables
 from flowsim.spec import ModelSpec
@@ -84,6 +85,7 @@ def continuation(
     progress: Callable[[int], object] | None = None,
     sigma: Callable[[float], float] | None = None,
     edge: bool = False,
+    keep: Keep = keep_nothing,
 ) -> xr.Dataset:
     """Branches of critical points over a parameter, and the share of every end beside them.
 
@@ -113,6 +115,7 @@ def continuation(
             such as ``lambda d: d**-0.5`` of a width d, which need not be an argument of the model.
         edge: also find how far every end is from the nearest place with another end,
             ``edge_distance``, of ends that are points in one or two coordinates.
+        keep: computes and keeps what takes long; see ``flowsim.scan.kept.kept``.
 
     Returns:
         Dataset with branch_value, branch_<c>, branch_unstable (directions in which a point is
@@ -156,15 +159,20 @@ def continuation(
     for value in values.tolist():
         if sigma is not None:
             theta = starts_of(first, starts, seed, sigma(value))
-        names, codes, ends, reached = _ends_at(system, value, theta, optimizer, identities)
+        names, codes, ends, reached = _ends_at(system, value, theta, optimizer, identities, keep)
         counts.append({n: int((codes == i).sum()) for i, n in enumerate(["unresolved", *names])})
         places.append(dict(zip(names, ends, strict=bool(ends))))
         limits.append(reached)
         if progress is not None:
             progress(1)
-    found = diagram(system, torch.as_tensor(values).double(), theta, limits)
+    branches = keep(
+        lambda: _branches(diagram(system, torch.as_tensor(values).double(), theta, limits), system)
+    )
     basins = list(BASINS) if named else ["unresolved", *identities.named]
-    record = _branches(found, system)
+    record = xr.Dataset({
+        name: ("event" if name.startswith("event_") else "branch_point", column)
+        for name, column in branches.items() if name != "moving"
+    })  # fmt: skip
     total = np.array([[row.get(name, 0) for name in basins] for row in counts])
     shares = share_variables(total, (parameter, "start"), is_random=True)
     record = record.assign_coords({parameter: values, "basin": basins}).assign(shares)
@@ -178,8 +186,10 @@ def continuation(
         within = _window(
             torch.stack([*theta, *(end.theta for row in places for end in row.values())])
         )
-        away = [_distances(system.model(v), row, basins, within) for v, row in
-                zip(values.tolist(), places, strict=True)]  # fmt: skip
+        away = [
+            keep(partial(_distances, system.model(value), row, basins, within))["away"]
+            for value, row in zip(values.tolist(), places, strict=True)
+        ]
         about = edge_attributes(first, [*first.coordinates])
         record["edge_distance"] = ((parameter, "basin"), np.array(away), about)
     shown = Ends(first)
@@ -191,7 +201,7 @@ def continuation(
         **model_attributes(first, system.own, system.model(values[-1])),
         **shown.attributes(),
         **({"left_out": "continua of critical points that move with the parameter"}
-           if found.moving else {}),
+           if branches["moving"] else {}),
         **({"starts": f"normal draws, sigma {_SIGMA if sigma is None else f'of {parameter}'}",
             "seed": seed} if drawn else {}),
         **(optimizer.on(first).attributes() if optimizer is not None else {}),
@@ -253,23 +263,29 @@ def starts_of(
 
 def _ends_at(
     system: System, value: float, starts: Tensor, optimizer: OptimizerChoice | None,
-    identities: _Identities,
+    identities: _Identities, keep: Keep,
 ) -> tuple[list[str], Tensor, list[End], Tensor]:  # fmt: skip
     """At a value: names of the ends, their codes of the starts, the ends, and limits reached."""
     model = system.model(value)
     before = {n: end.theta for n, end in identities.alive.items() if end.theta.isfinite().all()}
     rows = torch.cat([starts, *(theta[None] for theta in before.values())])
-    if optimizer is None:
-        limits: Any = find_limits(model, rows)
-    else:
-        recipe = optimizer.recipe
-        if system.parameter in STEP_NUMBERS and not system.own:
-            recipe = replace(recipe, **{system.parameter: value})  # type: ignore[arg-type]
-        limits = descend(model, rows, replace(optimizer, recipe=recipe))
+
+    def follow() -> Arrays:
+        if optimizer is None:
+            limits: Any = find_limits(model, rows)
+        else:
+            recipe = optimizer.recipe
+            if system.parameter in STEP_NUMBERS and not system.own:
+                recipe = replace(recipe, **{system.parameter: value})  # type: ignore[arg-type]
+            limits = descend(model, rows, replace(optimizer, recipe=recipe))
+        return {name: getattr(limits, name).numpy() for name in ("label", "theta", "loss")}
+
+    found = keep(follow)
+    label, theta, loss = (torch.from_numpy(found[name]) for name in ("label", "theta", "loss"))
     ends = Ends(model)
-    codes = ends.identify(limits)
+    codes = ends.codes(label, theta, loss)
     if ends.named:
-        return list(BASINS[1:]), codes[: len(starts)], [], limits.theta[:64]
+        return list(BASINS[1:]), codes[: len(starts)], [], theta[:64]
     leads = dict(zip(before, codes[len(starts) :].tolist(), strict=True))
     names = identities.matched(ends.found, leads)
     reached = torch.stack([end.theta for end in ends.found]) if ends.found else starts[:0]
@@ -286,8 +302,8 @@ def _window(points: Tensor) -> list[Range]:
 
 def _distances(
     model: Model, ends: dict[str, End], basins: list[str], within: list[Range]
-) -> list[float]:
-    """Distances of the ends of those names to another end; NaN of what is no point."""
+) -> Arrays:
+    """Distances ``away`` of the ends of those names to another; NaN of what is no point."""
     from flowsim.boundary.distance import edge_distance  # loads scipy.interpolate
 
     points = {name: end.theta for name, end in ends.items()
@@ -297,16 +313,16 @@ def _distances(
         window = dict(zip(model.coordinates, within, strict=True))
         away = edge_distance(model, torch.stack([*points.values()]), window).distance
         found = dict(zip(points, away.tolist(), strict=True))
-    return [found.get(name, math.nan) for name in basins]
+    return {"away": np.array([found.get(name, math.nan) for name in basins])}
 
 
-def _branches(found: Any, system: System) -> xr.Dataset:
-    """The branches and events as variables of a record."""
+def _branches(found: Diagram, system: System) -> Arrays:
+    """The branches and events as variables of a record, and whether continua move."""
     k = len(system.coordinates)
     empty = torch.zeros(0, k).double()
     points = torch.cat([empty, *(branch.state[:, :k] for branch in found.branches)]).numpy()
     sizes = [len(branch.value) for branch in found.branches]
-    columns: dict[str, Any] = {
+    columns: dict[str, np.ndarray] = {
         "branch_number": np.repeat(np.arange(len(sizes)), sizes),
         "branch_period": np.repeat([branch.period for branch in found.branches], sizes),
         "branch_value": np.concatenate([np.zeros(0), *(b.value.numpy() for b in found.branches)]),
@@ -315,14 +331,12 @@ def _branches(found: Any, system: System) -> xr.Dataset:
         ),
     }
     columns |= {f"branch_{name}": points[:, i] for i, name in enumerate(system.coordinates)}
-    events: dict[str, Any] = {
+    columns |= {
         "event_kind": np.array([event.kind for event in found.events], dtype=str),
         "event_value": np.array([event.value for event in found.events]),
         "event_branch": np.array([event.branch for event in found.events], dtype=int),
+        "moving": np.array(found.moving),
     }
     for i, name in enumerate(system.coordinates):
-        events[f"event_{name}"] = np.array([float(event.state[i]) for event in found.events])
-    return xr.Dataset({
-        **{name: ("branch_point", column) for name, column in columns.items()},
-        **{name: ("event", column) for name, column in events.items()},
-    })  # fmt: skip
+        columns[f"event_{name}"] = np.array([float(event.state[i]) for event in found.events])
+    return columns

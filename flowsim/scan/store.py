@@ -115,61 +115,67 @@ def write_scan(
     out = Path(out)
     check_output(out, "--out", (".nc",), overwrite or resume)
     settings = {**scan.settings(), "command": command}
-    with _locked(out):
+    with locked(out):
         parts = Parts(scan, out.with_name(f"{out.name}.parts"), settings)
         if os.path.lexists(out) and not overwrite:
             with open_record(out, "scan") as record:
                 _refuse_others(record.attrs.get("settings"), settings, out, "is a record")
-            _discard(parts.path)
+            discard(parts.path)
             return out
-        if not _continues(out, parts.path, settings, resume, overwrite):
+        if not continues(out, parts.path, settings, resume, overwrite):
             _check_space(scan, out)
-            _discard(parts.path)
+            discard(parts.path)
         try:
             if not os.path.lexists(parts.path):
-                _put(parts.path, lambda draft: draft.write_bytes(parts.head))
+                put(parts.path, lambda draft: draft.write_bytes(parts.head))
             _follow_missing(parts, jobs, scheduler, progress)
             record = scan_record(scan, parts.columns(), settings, stage)
             record.attrs |= {"command": command, "threads": 1}
             written = stage("points written", scan.size) if stage else None
             # compressing all numbers would take a third of the time in which fast orbits are found
             packed = "iu" if scan.cost < 1e-4 else "iuf"
-            _put(out, lambda draft: store_record(record, draft, packed))
+            put(out, lambda draft: store_record(record, draft, packed))
             if written is not None:
                 written(scan.size)
         except KeyboardInterrupt:
-            raise Interrupted(
-                "interrupted before anything was finished; nothing is left half written"
-                if parts.empty()
-                else f"interrupted; what is finished is kept in {str(parts.path)!r}: "
-                "give the same command with --resume to continue"
-            ) from None
+            raise stopped(parts.path, parts.empty()) from None
         finally:
             if parts.empty():
-                _discard(parts.path)
-        _discard(parts.path)
+                discard(parts.path)
+        discard(parts.path)
     return out
 
 
-def _continues(
-    out: Path, parts: Path, settings: dict[str, str], resume: bool, overwrite: bool
-) -> bool:
-    """Return whether there is an unfinished scan of the same settings to resume.
+def stopped(parts: Path, empty: bool) -> Interrupted:
+    """What Ctrl-C leaves: nothing, or a file of what is finished."""
+    if empty:
+        return Interrupted("interrupted before anything was finished; nothing is left half written")
+    return Interrupted(
+        f"interrupted; what is finished is kept in {str(parts)!r}: give the same command with "
+        "--resume to continue"
+    )
+
+
+def continues(
+    out: Path, parts: Path, settings: dict[str, str], resume: bool, overwrite: bool,
+    what: str = "scan",
+) -> bool:  # fmt: skip
+    """Return whether there is an unfinished scan, or other run, of the same settings to resume.
 
     Raises:
         InputError: it has other settings, or it is neither to be continued nor replaced.
     """
     unfinished = os.path.lexists(parts)
     if unfinished and resume:
-        with _one_sentence("read", parts):
+        with one_sentence("read", parts):
             found = b""
             if stat.S_ISREG(parts.lstat().st_mode):  # a fifo would never end
                 with parts.open("rb") as file:
                     found = file.readline()
-        _refuse_others(found, settings, out, "has an unfinished scan")
+        _refuse_others(found, settings, out, f"has an unfinished {what}")
     elif unfinished and not overwrite:
         raise InputError(
-            f"an unfinished scan for {str(out)!r} lies in {str(parts)!r}: give --resume to "
+            f"an unfinished {what} for {str(out)!r} lies in {str(parts)!r}: give --resume to "
             "continue it, or --overwrite to start afresh"
         )
     return unfinished and resume
@@ -209,11 +215,11 @@ def _follow_missing(
 
 
 @contextmanager
-def _locked(out: Path) -> Iterator[None]:
+def locked(out: Path) -> Iterator[None]:
     """Keep other runs on the same output away."""
     path = out.with_name(f"{out.name}.lock")
     lock = FileLock(path, timeout=_LOCK_SECONDS)
-    with _one_sentence("lock", path):
+    with one_sentence("lock", path):
         try:
             lock.acquire()
         except Timeout:
@@ -221,12 +227,12 @@ def _locked(out: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        _discard(path)
+        discard(path)
         lock.release()
 
 
 @contextmanager
-def _one_sentence(verb: str, path: Path) -> Iterator[None]:
+def one_sentence(verb: str, path: Path) -> Iterator[None]:
     """InputError where a file cannot be read, written or locked."""
     try:
         yield
@@ -235,20 +241,20 @@ def _one_sentence(verb: str, path: Path) -> Iterator[None]:
         raise InputError(f"cannot {verb} {str(path)!r}: {reason}") from None
 
 
-def _discard(path: Path) -> None:
+def discard(path: Path) -> None:
     """Remove a file; a folder in its place, or a file that cannot be removed, stays."""
     with suppress(OSError):
         path.unlink()
 
 
-def _put(path: Path, write: Callable[[Path], object]) -> None:
+def put(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file that appears whole; the draft that a killed run left goes first.
 
     Raises:
         InputError: the disk is full or the folder went away.
     """
     draft = path.with_name(f"{path.name.removesuffix('.parts')}.draft")
-    with _one_sentence("write", path):
+    with one_sentence("write", path):
         try:
             draft.unlink(missing_ok=True)
             write(draft)
@@ -256,7 +262,7 @@ def _put(path: Path, write: Callable[[Path], object]) -> None:
                 os.fsync(file.fileno())
             os.replace(draft, path)
         finally:
-            _discard(draft)
+            discard(draft)
 
 
 def _check_space(scan: Scan, out: Path) -> None:
@@ -281,7 +287,7 @@ class Parts:
     def read(self, chunk: int) -> np.ndarray | None:
         """The points of a chunk; None where it is not finished, or damaged."""
         low, high = (at * self.scan.dtype.itemsize for at in self.scan.bounds(chunk))
-        with _one_sentence("read", self.path), self.path.open("rb") as file:
+        with one_sentence("read", self.path), self.path.open("rb") as file:
             file.seek(len(self.head) + 32 * chunk)
             digest = file.read(32)
             if not any(digest):
@@ -298,7 +304,7 @@ class Parts:
         """
         low, _ = self.scan.bounds(chunk)
         data = points.tobytes()
-        with _one_sentence("write", self.path), self.path.open("r+b") as file:
+        with one_sentence("write", self.path), self.path.open("r+b") as file:
             file.seek(self._points + low * self.scan.dtype.itemsize)
             file.write(data)
             file.seek(len(self.head) + 32 * chunk)
@@ -315,7 +321,7 @@ class Parts:
 
     def columns(self) -> dict[str, np.ndarray]:
         """All points by column, of the scan's shape; they are read when they are used."""
-        with _one_sentence("read", self.path):
+        with one_sentence("read", self.path):
             points = np.memmap(self.path, self.scan.dtype, "r", self._points, self.scan.size)
         return shaped(points, self.scan.shape)
 

@@ -11,7 +11,8 @@ from flowsim.bifurcation.branches import Tracer, zeros_from
 from flowsim.bifurcation.events import events_of, switched
 from flowsim.bifurcation.find import diagram
 from flowsim.bifurcation.system import StepMap, System, with_decay
-from flowsim.errors import InputError
+from flowsim.errors import InputError, Interrupted
+from flowsim.scan.kept import kept
 from flowsim.spec import ModelSpec
 
 
@@ -236,6 +237,47 @@ def test_distances_of_both_minima_to_the_saddle_are_closed_forms():
         flowsim.bifurcation.continuation(
             ModelSpec(Well), "learning_rate", [0.1, 0.5], optimizer=step, edge=True
         )
+
+
+def test_a_run_stopped_at_any_moment_goes_on_from_what_was_kept(tmp_path):
+    def run(stop_at=None, resume=False, g=0.3):
+        """The record, and how many results were computed; stopped before that one."""
+        computed = []
+
+        def until(keep):
+            def compute(one):
+                if len(computed) == stop_at:
+                    raise KeyboardInterrupt
+                computed.append(one)
+                return one()
+
+            return lambda one: keep(lambda: compute(one))
+
+        with kept(tmp_path / "a.nc", {"g": str(g)}, resume, overwrite=False) as keep:
+            starts = [[-1.5], [1.5]]
+            record = flowsim.bifurcation.continuation(
+                ModelSpec(Well), "g", [-g, 0.0, g], starts, keep=until(keep)
+            )
+        return record, len(computed)
+
+    parts = tmp_path / "a.nc.parts"
+    whole, all_ = run()
+    assert all_ == 4 and not any(tmp_path.iterdir())
+    with pytest.raises(Interrupted, match="nothing is left"):
+        run(stop_at=0)
+    assert not parts.exists()
+    with pytest.raises(Interrupted, match="--resume"):
+        run(stop_at=2)
+    with pytest.raises(InputError, match="give --resume"):
+        run()
+    with pytest.raises(InputError, match="of other settings"):
+        run(resume=True, g=0.2)
+    with pytest.raises(Interrupted, match="--resume"):
+        run(resume=True, stop_at=1)
+    parts.write_bytes(parts.read_bytes()[:-1])  # killed while it wrote the third
+    again, computed = run(resume=True)
+    assert computed == 2 and not any(tmp_path.iterdir())
+    assert again.equals(whole)
 
 
 def test_what_cannot_be_continued_is_refused():

@@ -8,7 +8,7 @@ from typing import Annotated
 from flowsim.cli import options
 from flowsim.cli.groups import ModelFigure
 from flowsim.cli.options import PARAMETERS, WORK, Named, flag, option, settings
-from flowsim.cli.output import progress, redraw, report, write_figure
+from flowsim.cli.output import neutral_command, progress, redraw, report, write_figure
 from flowsim.errors import InputError
 
 
@@ -33,6 +33,7 @@ class Continue(ModelFigure):
                    "basin, in one or two coordinates."),
     ] = False  # fmt: skip
     seed: options.Seed = 0
+    resume: options.Resume = False
 
 
 def continue_(given: Continue) -> None:
@@ -62,7 +63,9 @@ def continue_(given: Continue) -> None:
     import torch
 
     from flowsim.bifurcation import continuation, fold_curves
+    from flowsim.records.attributes import source_versions
     from flowsim.scan.follow import starting_coordinates, to_model
+    from flowsim.scan.kept import kept
     from flowsim.scan.starts import Points
 
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down
@@ -72,8 +75,9 @@ def continue_(given: Continue) -> None:
         if getattr(given, parameter, 0.0) is None:  # where the model starts from
             given = replace(given, **{parameter: next(iter(each))})
     spec = given.spec()
-    if given.edge and given.second is not None:
-        raise InputError("--edge goes with one parameter: omit --and")
+    if (given.edge or given.resume) and given.second is not None:
+        option_ = "--edge" if given.edge else "--resume"
+        raise InputError(f"{option_} goes with one parameter: omit --and")
     if given.fixed():
         raise InputError("--fix has no use here: critical points are of all coordinates")
     figure, stored = given.files_of(
@@ -86,12 +90,21 @@ def continue_(given: Continue) -> None:
         read = Points.read(given.points, starting_coordinates(model, cloud_names(model.plane)))
         starts = to_model(model, read.names, read.block(0, read.shape[0]))
     optimizer = given.choice_of_optimizer(given.model, given.seed)
-    with progress(len(several[-1].value), "values", given.quiet) as meter:
+    settings = {
+        **spec.settings(),
+        **({} if given.points is None else read.settings()),
+        "command": neutral_command(),
+        "versions": source_versions(),
+    }
+    with (
+        kept(stored, settings, given.resume, given.overwrite) as keep,
+        progress(len(several[-1].value), "values", given.quiet) as meter,
+    ):
         more = (starts, optimizer, given.seed, meter.advance)
         if given.second is None:
-            record = continuation(spec, name, list(values), *more, edge=given.edge)
+            record = continuation(spec, name, list(values), *more, edge=given.edge, keep=keep)
         else:
             second, others = given.second
             record = fold_curves(spec, name, list(values), second, list(others), *more)
-    summary = write_figure(record, figure, stored, **given.look())
+        summary = write_figure(record, figure, stored, **given.look())
     report(summary, {"figure": figure, "record": stored}, given)
