@@ -744,7 +744,8 @@ class _Circles:
         y, field, curve = start.clone(), torch.zeros_like(start), torch.zeros_like(start)
         y[state.index], field[state.index] = state.y, state.field
         curve[state.index] = curve_of(state.jacobian, state.field)
-        self.replays = state.replays
+        fine = partial(BatchState.at, model, replays=state.replays)
+        self._fines = partial(fine, steps=_ROUGH), partial(fine, steps=_FINE)
         self.returns = Returns(y, field, curve, torch.zeros_like(self.period), most)
 
     def reason(self, index: Tensor, reason: Tensor) -> Tensor:
@@ -762,7 +763,8 @@ class _Circles:
             centre = state.chart.to_theta(returns.centre(index))
             due = attempt >= _OUTWARD and (attempt // FIRST).bit_count() == 1
             for outward in (False, True)[: 1 + due]:
-                found, sink = spirals(self.model, centre, state.theta, self._fine, outward)
+                at = index, centre, state.theta
+                found, sink = spirals(self.model, *at, self._fines, outward)
                 self.sink[index[found]] = sink[found]
                 self.leaves[index[found]] = outward
                 self.news |= bool(found.any())
@@ -772,8 +774,7 @@ class _Circles:
             if len(tried):
                 rows = index[tried]
                 chart = state.chart.rows(tried)
-                fines = partial(self._fine, steps=_ROUGH), self._fine
-                self.period[rows] = returns.closed(rows, self.turns[rows], chart, fines)
+                self.period[rows] = returns.closed(rows, self.turns[rows], chart, self._fines)
                 self.turns[rows], self.news = 0, True
         part, over = divmod(attempt, max(1, returns.most // LOOKS))
         if over == 0 and 0 < part < LOOKS:
@@ -788,9 +789,6 @@ class _Circles:
         ends.period = torch.where(ends.why == REPEATS, self.period, torch.nan)
         rows = (spent & (ends.why == OUT_OF_STEPS)).nonzero()[:, 0]
         ends.why[rows[self.returns.stays_near(rows)]] = STAYS
-
-    def _fine(self, theta: Tensor, steps: Steps = _FINE) -> BatchState:
-        return BatchState.at(self.model, theta, steps, replays=self.replays)
 
 
 def _size(theta: Tensor) -> Tensor:
@@ -825,9 +823,10 @@ def _termination(
     quiet = _quiet(rows, noise, rows.still(end_losses))
     if end_losses is not None and end_losses.degenerate:
         why[end_losses.reached(end_losses.above(rows.model, rows.theta))] = MINIMA
-    index, seen = (quiet & (why == GOING)).nonzero()[:, 0], rows.chart.seen
-    if len(index) and seen is not None:
-        index = padded_indices(quiet & (why == GOING) & ~rows.revives())
+    quiet, seen = quiet & (why == GOING) & looks, rows.chart.seen
+    if seen is not None and bool(quiet.any()):
+        quiet &= ~rows.revives()
+    index = padded_indices(quiet) if seen is not None else quiet.nonzero()[:, 0]
     if len(index):
         theta, field, jacobian = (x[index] for x in (rows.theta, rows.field, rows.jacobian))
         if seen is not None:
@@ -848,8 +847,7 @@ def _termination(
             rest &= ~fast.any(1)
             rest |= end_losses.reached(end_losses.above(rows.model, rows.theta[index]))
         elif bool(rest.any()):
-            tried = (rest & looks[index]).nonzero()[:, 0]
-            rest &= looks[index]
+            tried = rest.nonzero()[:, 0]
             place, moves = rows.theta[index[tried]], rows.model.field
             if seen is None:
                 chart = rows.chart.rows(index[tried])

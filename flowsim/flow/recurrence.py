@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,10 +30,14 @@ _KEPT, _TURNS = 9, 4
 _NEAR, _REMAINS = 1e-3, 1e-2
 #: An orbit is closed when it misses itself by this part of its extent at most.
 _CLOSED = 1e-7
+#: An orbit that misses itself by more when it is followed with larger errors is not closed.
+_MISSES = 1e-4
 #: A spiral into a sink is tried at so many distances, its own times 1, 1/2, …, and one outwards at
 #: 1, 2, …; each must come nearer, or further, by more than the last in a turn, of at most so many
 #: steps.
 _COPIES, _OUT, _NEARER, _MOST = 10, 41, 1e-6, 2000
+#: A turn that is followed with larger errors is known to come nearer by this much, in logarithms.
+_CLEARLY = 1e-2
 #: Copies are looked at between two of them, at half the way in logarithms and so on, so many times,
 #: where what a turn does is not the same within the first part, until it is within the second part
 #: half of what it is on both sides.
@@ -185,7 +190,9 @@ class Returns:
         limit = first + signed / (1 - signed) * (first - second)
         whole = torch.where(closed, first, limit)
         found = seen & (closed | cycle) & (period > 0)
-        return torch.where(found, whole, torch.nan), seen & (missed <= _REMAINS)
+        # smaller errors close an orbit that misses itself by errors alone, or see a slow cycle
+        hopeful = (missed <= _MISSES) | (rate < 1) & (missed <= _REMAINS)
+        return torch.where(found, whole, torch.nan), seen & hopeful
 
     def stays_near(self, index: Tensor, part: int = 0) -> Tensor:
         """Mask of rows that spent their steps and neither settle nor leave, (m,).
@@ -291,14 +298,16 @@ def _hermite(ends: Sequence[Tensor], h: Tensor, part: Tensor) -> Tensor:
 
 
 def spirals(
-    model: Any, centre: Tensor, theta: Tensor, fine: Fine, outward: bool
+    model: Any, index: Tensor, centre: Tensor, theta: Tensor, fines: Sequence[Fine], outward: bool
 ) -> tuple[Tensor, Tensor]:
     """Mask of rows at θ (m, k) that spiral into a sink near ``centre``, and the sinks.
+
+    Of rows with one number, ``index`` (m,), the first stands for all.
 
     Newton's method finds the sink. Copies of the row, at its displacement from there times 1, 1/2,
     1/4, …, must all be nearer after a turn, and those between. Of rows that spiral ``outward``
     without end copies at the displacement times 1, 2, 4, … must be further away; the coordinates
-    that turn are NaN.
+    that turn are NaN. ``fines`` follow them with larger errors first, which decide what is clear.
     """
     sink = centre
     for _ in range(12):
@@ -311,6 +320,7 @@ def spirals(
     slowest = rates.real.argmax(1, keepdim=True)
     turning = rates.gather(1, slowest)[:, 0]
     found = (left.abs().amax((1, 2)) <= 1e-9 * size) & (size > 0)
+    found[1:] &= index.diff() != 0
     found &= (turning.real > 0) if outward else (rates.real < 0).all(1)
     found &= turning.imag.abs() > turning.real.abs()
     count, base, sign = (_OUT, 2.0, -1) if outward else (_COPIES, 0.5, 1)
@@ -326,17 +336,23 @@ def spirals(
     dual = torch.linalg.pinv(vectors)
     longest = 4 * 2 * math.pi / turning.imag.abs()
 
-    def growth(own: Tensor, part: Tensor) -> Tensor:
+    def growth(fine: Fine, own: Tensor, part: Tensor) -> Tensor:
         """log of what a turn multiplies the distance of copies of rows ``own`` (m,) by."""
         n, padded = len(own), padded_indices(torch.ones_like(own, dtype=torch.bool))
         own, scale = own[padded], part[padded].unsqueeze(1)
         copies = sink[own] + scale * away[own]
         return _growth(model, fine, copies, sink[own], dual[own], longest[own], own, sign)[:n]
 
-    whole = growth(rows.repeat_interleave(count), part.repeat(len(rows))).view(-1, count)
-    found[rows] = (sign * whole < -_NEARER).all(1)
-    rows, whole = rows[found[rows]], whole[found[rows]]
-    found[_uneven(growth, rows, part, whole, sign)] = False
+    found[rows] = False
+    for fine, sure in zip(fines, (_CLEARLY, _NEARER), strict=True):
+        by = partial(growth, fine)
+        whole = by(rows.repeat_interleave(count), part.repeat(len(rows))).view(-1, count)
+        nearer = (sign * whole < -sure).all(1)
+        found[rows[nearer]] = True
+        found[_uneven(by, rows[nearer], part, whole[nearer], sign)] = False
+        rows = rows[(whole.abs() <= sure).any(1) & ~(sign * whole > sure).any(1)]
+        if not len(rows):
+            break
     if outward:
         which = slowest.unsqueeze(1).expand(-1, vectors.shape[1], 1)
         lead = vectors.gather(2, which)[:, :, 0].abs()
