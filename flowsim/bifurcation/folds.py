@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -273,6 +273,7 @@ def fold_curves(
     optimizer: OptimizerChoice | None = None,
     seed: int = 0,
     progress: Callable[[int], object] | None = None,
+    near: Mapping[str, float] | None = None,
 ) -> xr.Dataset:
     """Curves of folds, pitchforks, transcritical points and flips in the plane of two parameters.
 
@@ -288,13 +289,16 @@ def fold_curves(
         second, others: the second parameter, and values of it.
         starts, optimizer, seed: as of ``continuation``, for the search.
         progress: called with the number of values of the second parameter done.
+        near: values of both parameters, by name: only the event nearest to the first one's, at the
+            second one's, is followed.
 
     Returns:
         Dataset with curve_value, curve_second, curve_<c> and curve_number over the curves' points,
         curve_kind and curve_period over curves, and cusp_value, cusp_second and cusp_<c>.
 
     Raises:
-        InputError: as ``continuation``; no such event at these values; twice the same parameter.
+        InputError: as ``continuation``; no such event at these values; twice the same parameter;
+            ``near`` of other parameters, or outside their ranges.
 
     >>> import flowsim
     >>> class Cusp(flowsim.Model):
@@ -323,7 +327,17 @@ def fold_curves(
     low, high = float(values[0]), float(values[-1])
     both = System(spec, parameter, low, high, step, (second, float(others[0]), float(others[-1])))
     theta = starts_of(both.model(low, float(others[0])), starts, seed)
-    asked = others[sampled(torch.from_numpy(others)).numpy()].tolist()
+    if near is None:
+        asked = others[sampled(torch.from_numpy(others)).numpy()].tolist()
+    else:
+        inside = near.keys() == {parameter, second} and all(
+            side[0] <= near[name] <= side[-1] for name, side in ((parameter, values),
+                                                                 (second, others))
+        )  # fmt: skip
+        if not inside:
+            raise InputError(f"a value of {parameter} and one of {second}, both in their ranges, "
+                             "say which fold to follow")  # fmt: skip
+        asked = [near[second]]
     expect(progress, len(asked))
     curves: list[tuple[Tracer, Branch]] = []
     kinds: list[tuple[str, int]] = []
@@ -331,12 +345,15 @@ def fold_curves(
         one = _at(spec, parameter, (low, high), step, second, other)
         with suppress(InputError):  # nothing to follow at this value
             found = diagram(one, torch.from_numpy(values), theta, [theta[:0]] * len(values))
-            for event in found.events:
+            events = [event for event in found.events if event.kind in _FOLLOWED]
+            if near is not None:
+                events = sorted(events, key=lambda event: abs(event.value - near[parameter]))[:1]
+            for event in events:
                 known = any(
                     kind == (event.kind, event.period) and _lies_on(curve, event, other)
                     for kind, curve in zip(kinds, curves, strict=True)
                 )
-                if event.kind not in _FOLLOWED or known:
+                if known:
                     continue
                 system = both if step is None else both.with_period(event.period)
                 curve = followed(Extended(system, found.sizes[event.period], event, other), other)
@@ -347,8 +364,8 @@ def fold_curves(
             progress(1)
     if not curves:
         raise InputError(
-            f"no fold, crossing or flip over {parameter} was found at {len(asked)} values of "
-            f"{second} that can be followed: choose other ranges"
+            f"no fold, crossing or flip over {parameter} was found at {len(asked)} value"
+            f"{'s' * (near is None)} of {second} that can be followed: choose other ranges"
         )
     record = _curves(both, curves, kinds)
     first = both.model(low, float(others[0]))

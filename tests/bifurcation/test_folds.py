@@ -158,3 +158,23 @@ def test_the_command_draws_fold_curves_and_prints_cusps(tmp_path):
 def test_what_has_no_fold_curves_is_refused(second, values, words):
     with pytest.raises(InputError, match=words):
         fold_curves(ModelSpec(Cusp), "b", [-3, 3], second, values, starts(1))
+
+
+class ThreeWells(Cusp):
+    def loss(self, theta):
+        x = theta[..., 0]
+        return x**2 * (x**2 - 1) ** 2 + self.a * x**2 + self.b * x
+
+
+def test_one_fold_of_several_is_followed():
+    """Folds solve 15x⁴ − 12x² + 1 + a = 0, here at b = 0.3989 and 0.5524 and their negatives."""
+    spec, sides = ModelSpec(ThreeWells), ([0.2, 0.7], "a", [-0.1, 0.1])
+    starts, near = [[-1.0], [-0.2]], {"b": 0.35, "a": 0.0}
+    record = fold_curves(spec, "b", *sides, starts=starts, near=near)
+    x, a, b = (record[f"curve_{name}"].values for name in ("x", "second", "value"))
+    assert record.sizes["curve"] == 1 and len(x) > 2
+    assert x == pytest.approx(-np.sqrt(0.4 - np.sqrt(0.16 - (1 + a) / 15)), abs=1e-8)
+    assert b == pytest.approx(8 * x**3 - 6 * x**5 - 2 * (1 + a) * x, abs=1e-8)
+    for wrong in ({"b": 0.35}, {"b": 0.9, "a": 0.0}):
+        with pytest.raises(InputError, match="both in their ranges"):
+            fold_curves(spec, "b", *sides, starts=starts, near=wrong)

@@ -27,6 +27,11 @@ class Continue(ModelFigure):
         option(PARAMETERS, "NAME=LOW:HIGH:COUNT", "A second parameter: follow the folds, crossings "
                "and flips over both.", "--and", parser=settings),
     ] = None  # fmt: skip
+    near: Annotated[
+        list[Named] | None,
+        option(PARAMETERS, "NAME=X", "Follow only the one nearest to that value of --over, at "
+               "a value of --and: give both.", parser=options.assignment),
+    ] = None  # fmt: skip
     points: options.PointsFile = None
     edge: Annotated[
         bool, flag(WORK, "--edge", "Also draw how far every end is from the nearest other one's "
@@ -75,6 +80,9 @@ def continue_(given: Continue) -> None:
         if getattr(given, parameter, 0.0) is None:  # where the model starts from
             given = replace(given, **{parameter: next(iter(each))})
     spec = given.spec()
+    near = None if given.near is None else dict(given.near)
+    if near is not None and given.second is None:
+        raise InputError("--near chooses one of the folds that --and follows: give --and")
     if (given.edge or given.resume) and given.second is not None:
         option_ = "--edge" if given.edge else "--resume"
         raise InputError(f"{option_} goes with one parameter: omit --and")
@@ -105,6 +113,6 @@ def continue_(given: Continue) -> None:
             record = continuation(spec, name, list(values), *more, edge=given.edge, keep=keep)
         else:
             second, others = given.second
-            record = fold_curves(spec, name, list(values), second, list(others), *more)
+            record = fold_curves(spec, name, list(values), second, list(others), *more, near)
         summary = write_figure(record, figure, stored, **given.look())
     report(summary, {"figure": figure, "record": stored}, given)
