@@ -106,9 +106,14 @@ for states in (2, 3, 5):
         shares.append(float(record.share.sel(basin="local_minimum")))
     trapped[states] = np.array(shares)
 figure, ax = plt.subplots(figsize=(6, 3), dpi=80, layout="constrained")
-for (states, share), marker in zip(trapped.items(), "os^", strict=True):
-    ax.plot(probability, share, f"{marker}-", ms=5, label=f"{states} states")
-    ax.axvline((states - 1) / states, color="0.6", lw=0.8, ls=":")
+looks = {2: ("o", "#00537f", 10), 3: ("s", "#2f6b1f", 7), 5: ("^", "#5b3a80", 3)}
+for states, share in trapped.items():
+    marker, colour, size = looks[states]
+    style = {"marker": marker, "color": colour, "markersize": size, "markerfacecolor": "none"}
+    edge = (states - 1) / states
+    for on, label in ((probability < edge, None), (probability > edge, f"{states} states")):
+        ax.plot(probability[on], share[on], label=label, **style)
+    ax.axvline(edge, color="0.6", lw=0.8, ls=":")
 ax.set(xlabel="p, probability to leave a state", ylabel="trapped share")
 ax.legend(frameon=False, title="dotted: (S − 1)/S", fontsize=8)
 plt.show()

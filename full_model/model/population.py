@@ -191,10 +191,10 @@ def check_enumeration(arch: Architecture, n: int) -> None:
     units = ((86400 * 365, "years"), (86400, "days"), (3600, "hours"), (60, "minutes"))
     size, unit = next(((s, u) for s, u in units if seconds >= 2 * s), (1, "seconds"))
     raise InputError(
-        f"the exact loss sums over all {arch.states}^{n} sequences: {seconds / size:.2g} {unit} or "
+        f"the exact loss sums over all {arch.states}^{n} sequences: {seconds / size:.3g} {unit} or "
         f"more and {gib:.2g} GiB a gradient; take a length of "
-        f"{int(math.log2(MAX_SEQUENCES) / math.log2(arch.states))} or less, "
-        "or train on sampled batches"
+        f"{int(math.log2(MAX_SEQUENCES) / math.log2(arch.states))} or less; "
+        "training on sampled batches takes any"
     )
 
 

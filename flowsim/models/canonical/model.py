@@ -54,7 +54,7 @@ class CanonicalModel(BinaryGapModel):
     def _remark(self) -> str:
         """Lifted starts of the full model learn where this model is trapped."""
         remark = super()._remark()
-        return remark and f"{remark[:-1]}, and lifted starts learn: see rank-one)"
+        return remark and f"{remark[:-1]}, and lifted starts learn)"
 
     def logit_gap(self, theta: Tensor) -> Tensor:
         e, w = theta[..., 0], theta[..., 1]
