@@ -76,6 +76,7 @@ figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), dpi=75, sharey=True, layout=
 for ax, (pq, scan) in zip(axes, scans.items(), strict=True):
     draw_probability(scan, ax)
     ax.set_title(f"p = {pq[0]}, q = {pq[1]} ({scan.attrs['regime']})")
+    ax.yaxis.label.set_fontsize(8)
 axes[0].legend(frameon=False, fontsize=8)
 plt.show()
 
@@ -169,7 +170,7 @@ for pq, colour in ((ABOVE, "#a33b00"), (BELOW, "#00537f")):
         scales, values[:, 2], "x", ms=8, mew=2, color=colour, label="full training, same starts"
     )
 ax.set(xscale="log", xlabel="σ of e and w", ylabel="trapped share")
-ax.legend(frameon=False, fontsize=7, ncols=2, loc="center")
+ax.legend(frameon=False, fontsize=7, ncols=2, loc=(0.02, 0.36))
 plt.show()
 
 # %% tags=["hide-input"]
