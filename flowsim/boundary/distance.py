@@ -38,6 +38,8 @@ _ALONG, _NODES = {1: 256, 2: 64}, 4096
 _RTOL = 1e-9
 #: Halvings of a probe beside the boundary. Other brackets are halved to this part of the window.
 _PROBE, _EXACT = 10, 3e-8
+#: Halvings between places on a line, if the field alone is asked.
+_EXACTLY = 50
 #: Steps of the descent, its first length in cells, and what it is divided by without success.
 _STEPS, _FIRST, _SHORTER = 4, 0.25, 8.0
 #: Nearest nodes with another end towards which it is bisected, in more than two coordinates.
@@ -70,7 +72,8 @@ class EdgeDistance(NamedTuple):
 def edge_distance(model: Model, starts: Numbers, within: Mapping[str, Range] | None = None) -> Any:
     """Distance of each start from the nearest place whose trajectory ends elsewhere.
 
-    In one or two coordinates all boundaries in the window are found: in two smooth coordinates as
+    In one or two coordinates all boundaries in the window are found: of a model of one coordinate
+    as zeros of its field, which points away from them to both sides; in two smooth coordinates as
     stable manifolds of saddles or as known separatrices, if these explain every change of end
     between 64² nodes; else by bisection between nodes, and between the points found, until a cubic
     through them predicts the next. In more coordinates it is bisected towards the nearest nodes
@@ -198,6 +201,14 @@ class Search:
 
     def _codes(self, nodes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """The codes of the nodes, of which those inside the lattice may be known."""
+        if len(self.model.coordinates) == 1:  # neighbours end together unless the field parts them
+            field = self._field(nodes)[:, 0]
+            parts = (field[1:] > 0) & ~(field[:-1] > 0)
+            parts |= np.isnan(field[1:]) != np.isnan(field[:-1])
+            first = np.flatnonzero(np.append(True, parts))
+            last = np.append(first[1:], len(nodes))
+            codes = self.label(nodes[(first + last) // 2], exact=False)
+            return np.repeat(codes, last - first)
         if self.known is None:
             return self.label(nodes, exact=False).reshape(shape)
         end_codes = np.pad(self.known, 1)
@@ -234,13 +245,31 @@ class Search:
         order = order[codes[order] > 0]
         nodes, codes = nodes[order], codes[order]
         at = np.flatnonzero(codes[1:] != codes[:-1])
-        places = self._ray(nodes[at], nodes[at + 1], codes[at])
+        places = self._sources(nodes[at], nodes[at + 1])
+        rows = np.isnan(places[:, 0])
+        places[rows] = self._ray(nodes[at][rows], nodes[at + 1][rows], codes[at][rows])
         away = np.abs(starts - places.T)
         beside = (codes[at] == self.own[:, None]) | (codes[at + 1] == self.own[:, None])
         away[~beside] = np.inf
         found: np.ndarray = np.pad(places, ((0, 1), (0, 0)), constant_values=np.nan)
         nearest = np.pad(away, ((0, 0), (0, 1)), constant_values=1e300).argmin(axis=1)
         return found[nearest]
+
+    def _sources(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Zeros between places (m, 1) whose field points apart, of one coordinate; else NaN."""
+        if len(self.model.coordinates) > 1:
+            return np.full(low.shape, np.nan)
+        apart = (self._field(low) <= 0) & (self._field(high) > 0)
+        for _ in range(_EXACTLY):
+            middle = (low + high) / 2
+            above = self._field(middle) > 0
+            low, high = np.where(above, low, middle), np.where(above, middle, high)
+        return np.where(apart, (low + high) / 2, np.nan)
+
+    def _field(self, places: np.ndarray) -> np.ndarray:
+        """The field at places, (m, k)."""
+        field: np.ndarray = self.model.field(torch.from_numpy(places)).detach().numpy()
+        return field
 
     def _towards(self, starts: np.ndarray, nodes: np.ndarray, end_codes: np.ndarray) -> np.ndarray:
         """The nearest of the boundary points towards the nearest nodes with another end."""

@@ -279,3 +279,9 @@ def test_ends_change_beside_a_place_whose_rows_are_followed_once():
     below = flowsim.find_limits(model, on_edge - np.array([0, 1.5e-7, 0]), rtol=1e-11)
     assert (above.label == Label.LOCAL_MINIMUM).all()
     assert (below.label == Label.GLOBAL_MINIMUM).all()
+
+
+def test_distances_on_a_line_of_which_a_part_has_no_loss():
+    model = flowsim.from_loss(lambda x: (x**2 - 1) ** 2 / 4 + 0 * (1.3 - x).sqrt(), "half well")
+    found = edge_distance(model, [[0.5], [-1.0], [3.0]], {"x": (-2.0, 8.0)})
+    assert found.distance == pytest.approx([0.5, 1.0, np.nan], abs=1e-12, nan_ok=True)
