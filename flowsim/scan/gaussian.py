@@ -22,8 +22,9 @@ from flowsim.scan.record import share_variables, wilson_interval
 from flowsim.training.descent import descend
 from flowsim.training.optimizer_choice import OptimizerChoice
 
-#: Scales between which float64 holds every start of a cloud, its energy and its orbit.
-SMALLEST_SIGMA, LARGEST_SIGMA = 1e-12, 1e3
+#: Scales between which float64 holds every start of a cloud, its energy and its orbit: below,
+#: products of three coordinates would be no numbers.
+SMALLEST_SIGMA, LARGEST_SIGMA = 1e-100, 1e3
 
 #: Nearer to the separatrix than this in energy, a label may be unresolved but counts as no error.
 _ENERGY_BAND = 1e-9
@@ -58,7 +59,7 @@ def gaussian(
     Args:
         model: any tied model whose bias is minimised out or, in the rank-one model, starts there;
             or one of your own.
-        sigmas: standard deviations, increasing, shape (n,); of built-in models each from 1e-12 to
+        sigmas: standard deviations, increasing, shape (n,); of built-in models each from 1e-100 to
             1000.
         samples: starts per σ.
         seed: of the one generator that draws all clouds.

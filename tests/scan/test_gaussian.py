@@ -140,7 +140,7 @@ def test_intervals_hold_the_fraction_and_mostly_the_integral(record):
 
 
 def test_a_seed_fixes_the_clouds_and_scales_may_be_extreme():
-    model, sigmas = CanonicalModel(BELOW), np.array([1e-12, 1e-3, 1.0, 1000.0])
+    model, sigmas = CanonicalModel(BELOW), np.array([1e-100, 1e-30, 1.0, 1000.0])
     first, again, other = (gaussian_record(model, sigmas, 300, seed) for seed in (1, 1, 2))
     assert first.identical(again)
     assert not first["fraction"].equals(other["fraction"])
@@ -245,7 +245,7 @@ REFERENCE_AT_TWO = next(
             for text in ("0:1:5", "1:0.5:5", "1:1:5", "-1:1:5", "0.1:1:1", "0.1:1", "nan:1:5",
                          "0.1:inf:5", "a", "", "0.1:2:3:4")
         ),
-        (["--p", "0.5", "--q", "0.8", "--sigma=1e-13:1:5"], "sigma must increase from at least"),
+        (["--p", "0.5", "--q", "0.8", "--sigma=1e-101:1:5"], "sigma must increase from at least"),
         (["--p", "0.5", "--q", "0.8", "--samples", "0"], "--samples"),
         (["--p", "0.5", "--q", "0.8", "--samples", "100000000"], "--samples"),
         (["--p", "0.5", "--q", "0.8", "--seed", "-1"], "--seed"),
