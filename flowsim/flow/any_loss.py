@@ -78,6 +78,8 @@ _LEFT_SADDLE, _MORE = 1e20, 2
 _CREEPING, _CREEPING_LONG = 200, 2000
 #: No row takes longer, in units of the time in which it would move by its own size at first.
 _FOR_EVER = 1e30
+#: A row that moves like a higher power of time is on its way still.
+_POWER = 1e3
 #: A row that has had so many steps ends once it grows steadily like a small power of time.
 _PATIENT = 400
 #: A row that drifts so slowly that rounding shortens its steps ends after so many.
@@ -655,8 +657,8 @@ def follow(
                 slows = (reason == GOING) & growth.due[state.index] & (speed <= still)
                 if bool(slows.any()):
                     rows = (slows & ~state.revives()).nonzero()[:, 0]
-                    settles = growth.converged(model, state.index[rows])[0]
-                    reason[rows[settles]] = _SETTLED
+                    rows = rows[growth.converged(model, state.index[rows])[0]]
+                    reason[rows[~_leaves_here(model, state.theta[rows])]] = _SETTLED
             if circles is not None:
                 reason = circles.reason(state.index, reason)
             given_up = (state.short > _CREEPING) | (attempt == _MORE * steps.most)
@@ -856,6 +858,9 @@ def _termination(
             why[index[tried]] = torch.where(rest[tried], GOING, _DRIFTING_ROW)
         why[index[rest]] = REST
     far = _is_far(rows, size)
+    if bool(far.any()):
+        waits = (_is_late(rows) & (size.amax(1) <= rows.far)).nonzero()[:, 0]
+        far[waits[_leaves_here(rows.model, rows.theta[waits])]] = False
     goes = (why == GOING) | (why == _DRIFTING_ROW)
     why[goes & far] = DIVERGED
     why[goes & rows.stuck & ~far] = NOT_FINITE
@@ -875,7 +880,14 @@ def _quiet(rows: BatchState, noise: Tensor, still: Tensor) -> Tensor:
 
 
 def _is_far(rows: BatchState, size: Tensor) -> Tensor:
-    return (size.amax(1) > rows.far) | (rows.time > rows.max_time)
+    return (size.amax(1) > rows.far) | _is_late(rows)
+
+
+def _is_late(rows: BatchState) -> Tensor:
+    # times count in units of how far a row has come since, which may have been small at first; and
+    # what is on its way somewhere is not late
+    late = (rows.time > rows.max_time) & (rows.time * rows.fastest > _FOR_EVER * rows.way)
+    return late & ((rows.way == 0) | (_speed(rows) * rows.time <= _POWER * rows.way))
 
 
 def _noise(rows: BatchState) -> Tensor:
@@ -974,13 +986,20 @@ def _is_still(
     return torch.where(counts, moves <= _LINEAR * before, moves == 0).all(1)
 
 
+def _leaves_here(model: Model, theta: Tensor) -> Tensor:
+    return _leaves(model.field(theta), model.jacobian(theta).nan_to_num(), theta)
+
+
 def _leaves(field: Tensor, jacobian: Tensor, theta: Tensor) -> Tensor:
     """Mask of rows that move, however little, in a direction that grows: they have no end here.
 
     By more than rounding: with the eigenvectors of the transposed Jacobian.
     """
     values, vectors = torch.linalg.eig(without_dust(jacobian.mT))
-    grows = values.real > _GROWING * values.abs().amax(1, keepdim=True)
+    # rounding of J changes a rate by no more than the rows of J that its eigenvector has
+    weights = vectors.abs()
+    known = (weights.mT @ jacobian.abs()).amax(2)
+    grows = values.real > _GROWING * torch.minimum(known, values.abs().amax(1, keepdim=True))
     along = (vectors.mT @ field.to(vectors).unsqueeze(2)).squeeze(2).abs()
     noise = _ROUNDING * (jacobian.abs() @ theta.abs().unsqueeze(2))
     return (grows & (along > (vectors.abs().mT @ noise).squeeze(2))).any(1)

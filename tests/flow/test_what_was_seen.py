@@ -130,6 +130,21 @@ def test_a_ring_of_minima_far_away_is_reached(radius):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("loss", "size"),
+    [
+        (lambda x, a, b: (x - 1) ** 2 / 2 + (1 - a * b) ** 2 / 2, 1e-30),
+        (lambda x, a, b, c: (x - 1) ** 2 / 2 + (1 - a * b * c) ** 2 / 2, 1e-20),
+    ],
+)
+def test_first_weights_leave_a_saddle_though_another_coordinate_came_there_long_before(loss, size):
+    model = flowsim.from_loss(loss, "beside")
+    start = size * torch.tensor([1.0, 0.7, 1.2, -0.8], dtype=torch.float64)
+    found = flowsim.find_limits(model, start[: len(model.coordinates)])
+    assert found.label == Label.LOCAL_MINIMUM and abs(float(found.loss)) < 1e-9
+
+
+@pytest.mark.slow
 def test_a_minimum_is_reached_from_far_away():
     well = flowsim.from_loss(lambda x, y: y**2 / 2 - torch.exp(-(x**2) / 2))
     far = flowsim.find_limits(well, [[8.0, 0.5]])
