@@ -12,8 +12,8 @@ am_fig1_depth.py with --papers --device cuda.
 Each part has a record of its own, cuda_PART.json, which stays when a later one fails; the command
 begins again with the first that is not there. A part that has used its minutes ends between two
 steps and says how far it came; one that fails says why, and the next one begins. In the end the
-table cuda.md and the figure are made of the records. The minutes are
-those of an H100 with 16 cores.
+table cuda.md is made of all records in the folder, and the figure of those of the basins. The
+minutes are those of an H100 with 16 cores; a part of the basins takes 25 minutes on one core.
 
     python experiments/cuda.py [--device cpu --small] [--minutes 9] [--out figures] [--overwrite]
 """
@@ -174,20 +174,24 @@ def _strings(labels: np.ndarray, columns: int) -> list[str]:
 
 
 #: First words of the entries of a portrait's legend that the figure keeps.
-SHOWN = ("reaches", "trapped", "the", "basin", "separatrix")
+SHOWN = ("reaches", "trapped", "the", "basin", "separatrix", "critical")
 
 
 def draw_basins(records: dict[str, Found]) -> Figure:
     """A panel for each record: the flow's basins, and on them where every transformer ended."""
     figure = Figure(figsize=(6.4 * len(records), 7.4), layout="constrained")
-    panels = figure.subplots(1, len(records), squeeze=False)[0]
+    panels, kept = figure.subplots(1, len(records), squeeze=False)[0], {}
     for axes, (part, record) in zip(panels, records.items(), strict=True):
         chain = BASINS[part]
         case = record["found"][f"p = {chain.p:g}, q = {chain.q:g}"]
         model = flowsim.model("rank-one", chain.p, chain.q, length=case["length"])
         window = {"w": (-2.0, 2.0), "e": (-2.0, 2.0)}
         drawn = flowsim.portrait(model, window=window, resolution=32 if record["small"] else 128)
-        handles = flowsim.draw(drawn, ax=axes, legend=False, title=False, orbits=False)
+        drawn = drawn.drop_vars("sliding_time")  # its dots would look like the transformers'
+        for one in flowsim.draw(drawn, ax=axes, legend=False, title=False, orbits=False):
+            words = str(one.get_label()).split(" (")[0]  # its share is one panel's
+            if words.split()[0] in SHOWN:
+                kept.setdefault(words.split(":")[0], one).set_label(words)
         grid = np.array([list(row) for row in case["grid"]]).ravel()
         points = grid_points(len(case["grid"][0]), len(case["grid"])).numpy()
         learns = str(int(Label.GLOBAL_MINIMUM))
@@ -209,9 +213,10 @@ def draw_basins(records: dict[str, Found]) -> Figure:
             fontsize=10,
         )  # fmt: skip
     marks, _ = figure.axes[0].get_legend_handles_labels()
-    kept = [one for one in handles if str(one.get_label()).split()[0] in SHOWN]
-    figure.legend(handles=[*marks[-3:], *kept], loc="outside lower center", ncols=2, fontsize=9,
-                  frameon=False)  # fmt: skip
+    figure.legend(
+        handles=[*marks[-3:], *kept.values()], loc="outside lower center", ncols=2, fontsize=9,
+        frameon=False,
+    )  # fmt: skip
     figure.suptitle(
         "Where whole transformers end, and the basins of the rank-one flow", fontsize=11
     )
@@ -299,7 +304,9 @@ def main(arguments: list[str] | None = None) -> int:
                 papers.write_json(path, papers.rounded(found))
             records[part] = json.loads(path.read_text())
             print(path)
-        write_atomically(options.out / f"{NAME}.md", lambda to: to.write_text(table(records)))
+        stored = {path.stem.removeprefix(f"{NAME}_"): json.loads(path.read_text())
+                  for path in sorted(options.out.glob(f"{NAME}_*.json"))}  # fmt: skip
+        write_atomically(options.out / f"{NAME}.md", lambda to: to.write_text(table(stored)))
         drawn = {part: records[part] for part in BASINS if records[part]["ended"]}
         if drawn:
             figure = draw_basins(drawn)
