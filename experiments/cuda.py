@@ -180,7 +180,8 @@ SHOWN = ("reaches", "trapped", "the", "basin", "separatrix", "critical")
 def draw_basins(records: dict[str, Found]) -> Figure:
     """A panel for each record: the flow's basins, and on them where every transformer ended."""
     figure = Figure(figsize=(6.4 * len(records), 7.4), layout="constrained")
-    panels, kept = figure.subplots(1, len(records), squeeze=False)[0], {}
+    panels = figure.subplots(1, len(records), squeeze=False)[0]
+    kept: dict[str, Any] = {}
     for axes, (part, record) in zip(panels, records.items(), strict=True):
         chain = BASINS[part]
         case = record["found"][f"p = {chain.p:g}, q = {chain.q:g}"]

@@ -162,8 +162,9 @@ def _attention(
     )  # fmt: skip
     alone = arch.window is None and block["relative"] is None and block["relative_value"] is None
     if x.is_cuda and x.dtype == torch.float32 and alone and not traced:
-        whole = (u.flatten(0, -4) for u in (query, key, value))
-        mixed = scaled_dot_product_attention(*whole, is_causal=True).unflatten(0, query.shape[:-3])
+        q, k, v = (u.flatten(0, -4) for u in (query, key, value))
+        mixed = scaled_dot_product_attention(q, k, v, is_causal=True)
+        mixed = mixed.unflatten(0, query.shape[:-3])
         return _linear(mixed.transpose(-3, -2).flatten(-2), block["out"]), None
     scores = query @ key.mT / math.sqrt(arch.d // arch.heads)
     place = torch.arange(n, device=x.device)
