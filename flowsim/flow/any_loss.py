@@ -50,7 +50,8 @@ from flowsim.flow.tableau import GAMMA, ORDER, STAGES
 from flowsim.flow.tableau import A as _A
 from flowsim.flow.tableau import C as _C
 from flowsim.interface import EndLosses, Model, SolverDefaults
-from flowsim.labels import Status
+from flowsim.labels import Label, Status
+from flowsim.landscape.critical import classify_critical
 from flowsim.landscape.stability import rounded, without_dust
 
 #: Rows followed at once, times k²: on a CPU, whose caches they should not leave, and on a GPU.
@@ -76,6 +77,8 @@ _PASSED, _DOUBTFUL = 3.0, 1e-3
 _LEFT_SADDLE, _MORE = 1e20, 2
 #: After so many very short steps a row creeps along a kink; on the way to times it may for longer.
 _CREEPING, _CREEPING_LONG = 200, 2000
+#: Coordinates this small beside the way of a row are tiny; they are looked at at this part of it.
+_TINY, _SEEN_AT = 1e-9, 1e-3
 #: No row takes longer, in units of the time in which it would move by its own size at first.
 _FOR_EVER = 1e30
 #: A row that moves like a higher power of time is on its way still.
@@ -712,6 +715,12 @@ def follow(
     if circles is not None:
         turns = (why == SPIRALS) | (why == INFINITY)
         theta = torch.where(turns.unsqueeze(1), circles.sink, theta)
+    rests = (why == REST).nonzero()[:, 0]
+    hidden = rests[_hides(model, start[rests], theta[rests])]
+    if len(hidden):
+        way = (theta[hidden] - start[hidden]).abs().amax(1)
+        saddles = classify_critical(model, theta[hidden], True, way) == Label.SADDLE
+        why[hidden[saddles]] = NOT_FINITE
     states = _states(model, end_losses, start, theta, why, attempts, saddle_distance)
     if growth is not None:
         growth.send_to_infinity(model, states, drifts > _DRIFTING)
@@ -1003,6 +1012,31 @@ def _leaves(field: Tensor, jacobian: Tensor, theta: Tensor) -> Tensor:
     along = (vectors.mT @ field.to(vectors).unsqueeze(2)).squeeze(2).abs()
     noise = _ROUNDING * (jacobian.abs() @ theta.abs().unsqueeze(2))
     return (grows & (along > (vectors.abs().mT @ noise).squeeze(2))).any(1)
+
+
+def _hides(model: Model, start: Tensor, theta: Tensor) -> Tensor:
+    """Mask of rows (m, k) at rest where rounding hides what coordinates do that have stayed tiny.
+
+    They are tiny beside the way that the row came and have no linear effect, but move where they
+    are a part ``_SEEN_AT`` of that way; one alone that falls to zero hides nothing.
+    """
+    way = (theta - start).abs().amax(1, keepdim=True)
+    jacobian = model.jacobian(theta).nan_to_num().abs()
+    free = jacobian.amax(1) <= _TINY * jacobian.amax((1, 2)).unsqueeze(1)
+    free &= (theta != 0) & (theta.abs() < _TINY * way)
+    free &= (theta - start).abs() <= theta.abs() / 2
+    hides = free.any(1)
+    rows = hides.nonzero()[:, 0]
+    if len(rows):
+        place, own = theta[rows], free[rows]
+        size = torch.where(own, place.abs(), 0.0).amax(1, keepdim=True)
+        place = torch.where(own, place / size * (_SEEN_AT * way[rows]), place)
+        noise = (model.jacobian(place).abs() @ place.abs().unsqueeze(2)).squeeze(2)
+        field = model.field(place)
+        moves = own & (field.abs() > _RESOLVED * _ROUNDING * noise)
+        falls = (moves.sum(1) == 1) & ((field * place < 0) | ~moves).all(1)
+        hides[rows] = moves.any(1) & ~falls
+    return hides
 
 
 def _states(

@@ -109,3 +109,29 @@ def test_a_diagonal_linear_network_fits_its_data_from_any_scale():
     beta = found.theta[:, :2] ** 2 - found.theta[:, 2:] ** 2
     assert (found.label == Label.LOCAL_MINIMUM).all()
     assert np.abs(beta - torch.linalg.solve(x, y).numpy()).max() < 1e-5
+
+
+class FlatSaddle(Model):
+    """A saddle in (x, y) that is one for every s, or without curvature in y."""
+
+    coordinates = ("x", "y", "s")
+
+    def __init__(self, cubic):
+        self.cubic = cubic
+
+    def loss(self, theta):
+        x, y, _ = theta.unbind(-1)
+        return x**2 / 2 + (y**3 if self.cubic else y**4 / 4 - y**2 / 2)
+
+
+def test_what_rounding_hides_beside_a_flat_saddle_is_unresolved():
+    """Several that stay tiny and move where they are larger; not what moves nowhere."""
+    tiny = torch.tensor([[1.0, 0.0, 1e-20], [1.0, 1e-20, 1e-20]], dtype=torch.float64)
+    assert (flowsim.find_limits(FlatSaddle(False), tiny[:1]).label == Label.SADDLE).all()
+    assert (flowsim.find_limits(FlatSaddle(True), tiny).label == Label.SADDLE).all()
+    leaves = tiny[1:] * torch.tensor([1.0, -1.0, 1.0])
+    assert flowsim.find_limits(FlatSaddle(True), leaves).label == Label.INFINITY
+    memory = flowsim.model("memory", 0.2)
+    start = torch.tensor([[1.0, 2.0, 1.0, -1.0]], dtype=torch.float64)
+    assert flowsim.find_limits(memory, 1e-9 * start).label == Label.LOCAL_MINIMUM
+    assert flowsim.find_limits(memory, 1e-20 * start).label == Label.UNRESOLVED
