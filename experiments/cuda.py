@@ -293,7 +293,6 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         device = resolve_device(options.device)
-        records: dict[str, Found] = {}
         options.out.mkdir(parents=True, exist_ok=True)
         torch.set_num_threads(1)
         for part in PARTS:
@@ -303,11 +302,12 @@ def main(arguments: list[str] | None = None) -> int:
                     part, device, options.small, options.minutes * MINUTES[part] / whole
                 )
                 papers.write_json(path, papers.rounded(found))
-            records[part] = json.loads(path.read_text())
             print(path)
-        stored = {path.stem.removeprefix(f"{NAME}_"): json.loads(path.read_text())
-                  for path in sorted(options.out.glob(f"{NAME}_*.json"))}  # fmt: skip
-        write_atomically(options.out / f"{NAME}.md", lambda to: to.write_text(table(stored)))
+        records: dict[str, Found] = {
+            path.stem.removeprefix(f"{NAME}_"): json.loads(path.read_text())
+            for path in sorted(options.out.glob(f"{NAME}_*.json"))
+        }
+        write_atomically(options.out / f"{NAME}.md", lambda to: to.write_text(table(records)))
         drawn = {part: records[part] for part in BASINS if records[part]["ended"]}
         if drawn:
             figure = draw_basins(drawn)
@@ -318,7 +318,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     print(options.out / f"{NAME}.md")
-    return 1 if any("failed" in record["found"] for record in records.values()) else 0
+    return 1 if any("failed" in records[part]["found"] for part in PARTS) else 0
 
 
 if __name__ == "__main__":

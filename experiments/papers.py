@@ -137,13 +137,13 @@ def _options(
     return parser
 
 
-#: Where ``trained`` leaves the cases that are done, while a script runs.
+#: The folder of the checkpoints of ``trained``, while a script runs.
 _PARTS: ContextVar[Path | None] = ContextVar("parts", default=None)
 
 
 @contextmanager
 def _parts_in(folder: Path) -> Iterator[None]:
-    """Keep trained cases in a folder, which goes when all that needs them is written."""
+    """Keep checkpoints in a folder, which goes when all that needs them is written."""
     token = _PARTS.set(folder)
     try:
         yield
@@ -219,28 +219,23 @@ def trained(
 
     Loss, predicted probabilities and what ``keep`` names are kept in single precision, of several
     layers their mean; the step of a line is ``step`` (case, line). A shorter case ends in NaN. A
-    case with init "given" has its weights in ``initial``. Of a script, a case that is done is kept
-    in its folder of parts, and taken from there if it was made with the same settings.
+    case with init "given" has its weights in ``initial``. A script that is broken off leaves the
+    checkpoints of its cases in its folder of parts, from which they go on.
     """
     parts, folder = {}, _PARTS.get()
+    if folder:
+        folder.mkdir(exist_ok=True)
     for number, name in enumerate(timed(cases)):
-        settings = json.dumps(cases[name].as_dict(), sort_keys=True)
-        file = folder / f"{number}.nc" if folder else None
-        if file and file.exists():
-            with xr.open_dataset(file, engine="h5netcdf") as stored:
-                if stored.attrs["settings"] == settings:
-                    parts[name] = stored.load()
-                    continue
-        record, _ = train(cases[name], initial=(initial or {}).get(name))
+        file = folder / f"{number}.safetensors" if folder else None
+        resume = file is not None and file.exists()
+        start = (initial or {}).get(name)
+        record, _ = train(cases[name], checkpoint=file, resume=resume, initial=start)
         lines = record[["loss", "probability", *keep]].astype("float32")
         lines = lines.mean("layer") if "layer" in lines.dims else lines
         lines = lines.merge(record[[*_OF_MODEL]]).rename(step="line")
         lines = lines.assign_coords(line=range(record.sizes["step"]))
         lines["step"] = ("line", record.step.values.astype(float))
-        parts[name] = lines.assign_attrs(settings=settings)
-        if file:
-            file.parent.mkdir(exist_ok=True)
-            write_record(parts[name], file)
+        parts[name] = lines
     runs = {name: settings.as_dict() for name, settings in cases.items()}
     return stacked(parts).assign_attrs(settings=json.dumps(runs, sort_keys=True))
 

@@ -36,7 +36,7 @@ def test_at_v_zero_labels_and_limits_are_the_planes(name):
 
 @pytest.mark.parametrize(
     "name, rows",
-    [("above", [1, 2, 4, 6]), pytest.param("below", [1, 2], marks=pytest.mark.slow)],
+    [("above", [1, 2, 4, 6]), pytest.param("below", [0, 1, 2], marks=pytest.mark.slow)],
 )
 def test_most_rows_are_decided_and_learn_at_v_zero(name, rows):
     reduced, theta = build(name, 8), starts(8)[rows]
@@ -46,13 +46,12 @@ def test_most_rows_are_decided_and_learn_at_v_zero(name, rows):
     entropy = reduced.chain.entropy_rate
     assert torch.allclose(limits.loss[learned], torch.tensor(entropy).double(), atol=1e-10)
     assert float(limits.theta[learned][:, 2].abs().max()) < 1e-3
-    if name == "above":
-        trapped = limits.label == Label.LOCAL_MINIMUM
-        # e has fallen to zero, or does so in a valley along which v runs away
-        fallen = limits.theta[trapped][:, 0] == 0
-        assert fallen.double().mean() > 0.6
-        assert float(limits.theta[trapped][~fallen, 0].abs().max()) < 1e-4
-        assert float(limits.theta[trapped][~fallen, 2].abs().min()) > 1e3
+    trapped = limits.label == Label.LOCAL_MINIMUM
+    # e has fallen to zero, or does so in a valley along which v runs away
+    fallen = limits.theta[trapped][:, 0] == 0
+    assert name == "below" or fallen.double().mean() > 0.6
+    assert float(limits.theta[trapped][~fallen, 0].abs().max()) < 1e-4
+    assert float(limits.theta[trapped][~fallen, 2].abs().min()) > 1e3
     mirrored = find_limits(reduced, theta[:3] * torch.tensor([-1, 1, 1]))
     assert (mirrored.label == limits.label[:3]).all()
 
