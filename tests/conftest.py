@@ -4,6 +4,7 @@ import gc
 import json
 import random
 import signal
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,8 @@ BAD_LENGTHS = [0, -1, 1.5, "8", None]
 
 def pytest_addoption(parser):
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in a random order")
+    words = "run all tests of the marker turns, not the third of them whose turn it is"
+    parser.addoption("--every", action="store_true", help=words)
     words = "where the tests of the marker device compute (default: cpu)"
     parser.addoption("--device", choices=["cpu", "cuda"], default="cpu", help=words)
 
@@ -57,8 +60,23 @@ def pytest_collection_finish(session):
         gc.freeze()
 
 
+def third_whose_turn_it_is(items):
+    """Those of the marker ``turns`` that wait: all but each third, from the count of commits on."""
+    count = ["git", "rev-list", "--count", "HEAD"]
+    here = Path(__file__).parent
+    done = subprocess.run(count, cwd=here, capture_output=True, text=True, check=False)
+    first = int(done.stdout or 0) % 3
+    taking = [item for item in items if item.get_closest_marker("turns")]
+    return [item for at, item in enumerate(taking) if at % 3 != first]
+
+
 def pytest_collection_modifyitems(config, items):
-    """Files in a random order, and the tests of each file too; modules stay together."""
+    """Tests take turns; files in a random order, and the tests of each file too."""
+    named = any("::" in argument for argument in config.args)
+    if not (named or config.getoption("every")):
+        wait = set(third_whose_turn_it_is(items))
+        config.hook.pytest_deselected(items=[item for item in items if item in wait])
+        items[:] = [item for item in items if item not in wait]
     seed = config.getoption("shuffle", None)
     if seed is None:
         return

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import torch
-import xarray as xr
 
 import full_model
 
@@ -78,28 +77,3 @@ def test_the_steps_are_those_of_the_record():
                      for model in PLAIN + NORMED]  # fmt: skip
             known += [pick(step for step in steps if step) for pick in (min, max)]
     assert re.findall(r"\d+(?= to)|(?<=to )\d+", said) == [f"{step:.0f}" for step in known]
-
-
-def test_below_one_and_untied_all_learn_but_from_the_papers_start():
-    found = json.loads((ROOT / "figures/first_weights.json").read_text())
-    short = {(case, start) for case, line in found.items() if "descent" in case or "AdamW" in case
-             if "p + q < 1" in case or "untied" in case
-             for start in WORDS if start != "LG" and line[start]["bigram"] < 16
-             if "layer norm, d = 64" not in case}  # fmt: skip
-    assert short == {("N = 256; descent; p + q < 1", start) for start in (WIDE, "orthogonal")}
-
-
-def test_what_layer_norm_at_64_leaves_open_is_that_of_the_record():
-    page = PAGE.read_text()
-    counts = json.loads((ROOT / "figures/first_weights.json").read_text())
-    with xr.open_dataset(ROOT / "figures/first_weights.nc", engine="h5netcdf") as record:
-        share = record.open_share.sel(variation="layer norm, d = 64").median("seed").load()
-    said = re.search(r"median share of the gap that stays open is (\d+) % .*? and (\d+) %", page)
-    known = [share.sel(start=WIDE, trainer=by, chain="p + q > 1") for by in ("descent", "AdamW")]
-    assert [int(x) for x in said.groups()] == [round(100 * float(x)) for x in known]
-    below = re.search(r"At \(0.2, 0.3\) there (\d+) to (\d+) of 16 .*? and (\d+) to (\d+)", page)
-    ends = []
-    for trainer in ("descent", "AdamW"):
-        line = counts[f"layer norm, d = 64; {trainer}; p + q < 1"]
-        ends += [pick(own["bigram"] for own in line.values()) for pick in (min, max)]
-    assert [int(x) for x in below.groups()] == ends

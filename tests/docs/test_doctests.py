@@ -28,9 +28,18 @@ def examples():
 
 
 EXAMPLES = [*examples()]
+#: Examples that compute for more than a second.
+SLOW = {
+    "flowsim.phase_space", "flowsim.bifurcation.fold_curves", "flowsim.bifurcation.continuation",
+    "flowsim.boundary.edge_state", "flowsim.reduction.transverse_growth",
+    "flowsim.reduction.agreement", "flowsim.noise.end_probabilities",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+@pytest.mark.parametrize(
+    "example",
+    [pytest.param(x, id=x.name, marks=[pytest.mark.slow] * (x.name in SLOW)) for x in EXAMPLES],
+)
 def test_an_example_prints_what_it_says(example):
     assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example).failed == 0
 

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_the_blocks_run_and_their_command_prints_what_the_page_says(tmp_path):
     page = (ROOT / "docs/extending.md").read_text()
     script = tmp_path / "mine.py"

@@ -38,21 +38,18 @@ def test_a_picture_is_of_its_model_and_command_or_lines(line):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", gallery.PICTURES[::3], ids=lambda line: line[0])
+@pytest.mark.turns
+@pytest.mark.parametrize("line", gallery.PICTURES, ids=lambda line: line[0])
 def test_the_shares_of_a_picture_come_out_again(line, monkeypatch):
-    """Those of the cells, without the boundary; of every third picture."""
+    """Those of the cells, without the boundary."""
     monkeypatch.setattr(gallery.flowsim, "portrait", partial(flowsim.portrait, boundary=False))
     found = gallery.shares(gallery.portrait(*line[:3]))
     assert found == pytest.approx(RECORD[line[0]]["shares"], abs=0.01)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        pytest.param(line, id=line[0], marks=[pytest.mark.slow] * (line[0] == "sign_flow"))
-        for line in gallery.DRAWN
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.turns
+@pytest.mark.parametrize("line", gallery.DRAWN, ids=lambda line: line[0])
 def test_the_curves_of_a_picture_come_out_again(line, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
     figure, last = gallery.drawn(line[1])

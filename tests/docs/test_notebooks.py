@@ -57,6 +57,7 @@ def test_every_section_asserts_what_it_says(name):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 @pytest.mark.parametrize("name", execute.NAMES)
 def test_notebook_runs_top_to_bottom(name, monkeypatch, capsys):
     """Its assertions hold, and what it prints is what the stored one printed, but for rounding."""

@@ -21,6 +21,7 @@ PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts
 TASKS = sorted(path for path in (DOCS / "howto").glob("*.md") if path.stem != "index")
 #: Tasks that take seconds here; the others are run with the slow tests.
 QUICK = {"python", "time_to_learn"}
+TURNS = [pytest.mark.slow, pytest.mark.turns]
 SETTINGS = os.environ | {"MPLBACKEND": "agg", "PYTHONPATH": str(ROOT)}
 SETTINGS["PATH"] = f"{Path(sys.executable).parent}:{SETTINGS['PATH']}"
 
@@ -75,7 +76,7 @@ def test_a_task_takes_at_most_fifteen_lines(page):
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, id=page.stem, marks=() if page.stem in QUICK else pytest.mark.slow)
+    [pytest.param(page, id=page.stem, marks=() if page.stem in QUICK else TURNS)
      for page in [*TASKS, DOCS / "reference/records.md"]],
 )  # fmt: skip
 def test_the_code_of_a_page_runs(page, tmp_path):
@@ -144,6 +145,7 @@ def test_the_reference_has_every_public_name(package):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_the_site_is_built_and_loads_nothing_from_elsewhere(tmp_path):
     """Every warning and dead link ends the build; scripts, styles, images and fonts are local."""
     pytest.importorskip("sphinx", reason="needs the extra docs")

@@ -23,6 +23,7 @@ def test_every_case_has_its_row_and_fails_where_it_is_not_computed(name):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 @pytest.mark.parametrize("name", [n for n, c in validation.CASES.items() if callable(c.ours)])
 def test_our_numbers_are_those_of_the_table(name):
     found = validation.row(validation.CASES[name])

@@ -29,9 +29,3 @@ def test_pages_and_notebooks_have_few_words():
 
 def test_a_word_counts_and_code_and_strokes_do_not():
     assert words("| one | 2 |\n|---|---|\n```python\nimport x\n```\n```math\na = b\n```\n") == 5
-
-
-def test_a_notebooks_text_counts_and_its_code_does_not(tmp_path):
-    cells = [nbformat.v4.new_markdown_cell("two words"), nbformat.v4.new_code_cell("x = 1")]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "one.ipynb")
-    assert words(prose(tmp_path / "one.ipynb")) == 2
