@@ -81,9 +81,8 @@ def quickly(function: _Function) -> _Function:
                 return function(*given, **named)
             bar = Bar(function.__name__)
             with bar.bar:
-                stage = (
-                    {"stage": bar.next_stage} if "stage" in names and "stage" not in named else {}
-                )
-                return function(*given, **{**named, **stage, "progress": bar})
+                if "next_stage" in names:
+                    named.setdefault("next_stage", bar.next_stage)
+                return function(*given, **{**named, "progress": bar})
 
     return called  # type: ignore[return-value]

@@ -25,7 +25,7 @@ from flowsim.explorer.training import (
 )
 from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Start, Stop, Stopped, View, full_length
 from flowsim.labels import Label
-from flowsim.portraits.in_plane import portrait_record
+from flowsim.portraits.in_plane import portrait
 from flowsim.records.netcdf import flags, store_record
 
 #: Arguments of built-in models that are options of the command line; others go by --set.
@@ -193,7 +193,7 @@ def explored_record(
         if stop():
             raise Stopped
 
-    record = portrait_record(
+    record = portrait(
         view.model, resolution=resolutions(view)[-1], fixed=view.fixed_values, progress=look,
         confirm=None if view.at_once else 0,
         window={view.x: view.window[:2], view.y: view.window[2:]},

@@ -25,13 +25,7 @@ from flowsim.flow.solver import solver_of
 from flowsim.interface import Model, closed_basin, theta_at, theta_on_grid
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
-from flowsim.portraits.in_plane import (
-    HALVINGS,
-    ahead_of,
-    in_plane,
-    with_boundary,
-    with_landscape,
-)
+from flowsim.portraits.in_plane import HALVINGS, in_plane, with_boundary, with_landscape
 from flowsim.portraits.phase_curves import nullclines
 from flowsim.records.netcdf import flags
 from flowsim.scan.starts import cell_centres
@@ -278,7 +272,7 @@ def border(view: View, cells: Cells, stop: Stop) -> Border | None:
     )
     try:
         record = with_boundary(
-            record, lambda y, x: followed(view, y, x, stop), halvings, ahead=ahead_of(view.model)
+            record, view.model, lambda y, x: followed(view, y, x, stop), halvings
         )
     except Stopped:
         return None

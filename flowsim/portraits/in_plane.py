@@ -72,7 +72,7 @@ def portrait(
     progress: Callable[[int], object] | None = None,
     integrator: str = "flowsim",
     confirm: int | None = None,
-    stage: Stage | None = None,
+    next_stage: Stage | None = None,
     window: Mapping[str, Range] | None = None,
     optimizer: OptimizerChoice | None = None,
     device: str = "cpu",
@@ -103,8 +103,8 @@ def portrait(
         integrator: "torchdiffeq" decides every cell by its odeint alone.
         confirm: cells of a random sample that torchdiffeq decides again; by default 256 where
             orbits are fast, 16 elsewhere, and none with torchdiffeq itself.
-        stage: called before the boundary, the orbits, the sample and the flow beside an optimizer
-            with what follows and how many; returns what to call with the number done.
+        next_stage: called before the boundary, the orbits, the sample and the flow beside an
+            optimizer with what follows and how many; returns what to call with the number done.
         window: ranges of the plane's axes by name. Of a model without a plane of its own, the
             names choose the axes, the horizontal one first; ``fixed`` holds the other coordinates.
         optimizer: trains the starts by its steps instead. With the rank-one model its ``nudge``
@@ -137,58 +137,94 @@ def portrait(
     (50, 0, 14)
     """
     options = SolverOptions(
-        rtol, atol, max_steps, integrator, optimizer, confirm, progress, stage, device
+        rtol, atol, max_steps, integrator, optimizer, confirm, progress, next_stage, device
     )
     options = resolve_optimizer(model, options)
+    for what, asked in (
+        ("starts are of orbits", starts is not None),
+        ("edge distances are", edge),
+        ("certificates are", certify),
+    ):
+        if asked and optimizer is not None:
+            raise InputError(f"{what} of the flow; omit them with an optimizer")
     given = given_ranges(window, w=w_range, e=e_range)
     model = with_axes(model, *given)
     plane = model.plane
-    fixed_values = check_fixed(plane, fixed)
+    fixed = check_fixed(plane, fixed)
     bounds = {name: given.get(name, plane.window[name]) for name in (plane.x, plane.y)}
-    places = None if starts is None else _starts_of_orbits(starts, plane, options)
-    further = further_curves(plane, bounds, fixed_values, curves)
+    places = _starts_of_orbits(starts, plane, bounds)
+    further = further_curves(plane, bounds, fixed, curves)
     resolution = solver_of(model).defaults.resolution if resolution is None else resolution
     if not isinstance(resolution, Integral) or resolution < 1:
         raise InputError(f"resolution must be a whole number of at least 1, not {resolution!r}")
-    y = cell_centres(*bounds[plane.y], resolution)
-    x = cell_centres(*bounds[plane.x], resolution)
-    theta = theta_on_grid(plane, x, y, fixed_values)
+    y, x = (cell_centres(*bounds[name], resolution) for name in (plane.y, plane.x))
+    theta = theta_on_grid(plane, x, y, fixed)
+    rows = theta.flatten(0, -2)
     ends = Ends(model)
+
+    def by_flow(theta: Tensor, options: SolverOptions) -> np.ndarray:
+        return ends.identify(limits_by(model, theta, options)).numpy()
+
+    def label(y: np.ndarray, x: np.ndarray) -> np.ndarray:
+        theta = theta_at(plane, torch.from_numpy(x), torch.from_numpy(y), fixed)
+        quiet = replace(options, progress=None) if optimizer is None else SolverOptions()
+        return by_flow(theta, quiet)
+
     if certify:
         from flowsim.certificates.cells import check_certifiable, with_certificates
 
-        if optimizer is not None:
-            raise InputError("certificates are of the flow; omit them with an optimizer")
-        check_certifiable(plane.model)
-    points = follow(model, theta.reshape(-1, theta.shape[-1]), options)
+        check_certifiable(model)
+    points = follow(model, rows, options)
     flow = None
     if optimizer is not None:
-        count = theta.shape[:-1].numel()
-        beside = SolverOptions(progress=options.counted("cells by the flow", count))
-        flow = _codes(theta.flatten(0, -2), beside, ends).reshape(theta.shape[:-1])
+        counted = SolverOptions(progress=options.counted("cells by the flow", len(rows)))
+        flow = by_flow(rows, counted).reshape(theta.shape[:-1])
     record = as_dataset(points, {plane.y: y, plane.x: x}, ends).assign_attrs(ends.attributes())
     if edge:
-        record = _with_edge(record, plane, bounds, fixed_values, ends, optimizer)
+        record = with_edge_distance(
+            record, model, bounds, fixed,
+            lambda points: theta_at(plane, points[:, 1], points[:, 0], fixed), ends,
+        )  # fmt: skip
     if certify:
-        record = with_certificates(record, plane.model, theta, bounds)
+        record = with_certificates(record, model, theta, bounds)
     record = with_ends(record)
-    if flow is not None:
-        record["flow_label"] = ((plane.y, plane.x), flow, flags(ends.names, flow.dtype))
-    if optimizer is None:
-        record, found = _with_flow(
-            record, plane, theta, bounds, fixed_values, options, ends, places, boundary
-        )
+    found: dict[str, object] = {}
+    if flow is None:
+        record = with_landscape(record, plane, bounds, fixed)
+        counts = _compare(plane, record, fixed)
+        if boundary and not counts["oracle_cells"] and resolution > 1:
+            record = with_boundary(record, model, label, counted=options.counted)
+        found |= _add_orbits(record, plane, places, fixed, options) | counts
+        if len(model.coordinates) == 2:  # what is conserved is a function of the plane
+            for name, value in model.conserved(theta).items():
+                record[name] = ((plane.y, plane.x), value.numpy())
+        found |= _differences(plane, record)
+        labels = record["label"].to_numpy()
+        usual = 0 if integrator == "torchdiffeq" else sample_size(model)
+        count = usual if options.confirm is None else options.confirm
+        if count:
+            count = min(count, int((labels != Label.UNRESOLVED).sum()))
+            done = options.counted("cells checked by torchdiffeq", count)
+            found |= confirm_labels(model, theta, labels, count, progress=done, ends=ends)
     else:
-        record, found = _with_flow_beside(
-            record, plane, theta, bounds, fixed_values, options, ends, boundary
-        )
+        record["flow_label"] = ((plane.y, plane.x), flow, flags(ends.names, flow.dtype))
+        if boundary:
+            record = with_boundary(record, model, label, of="flow_label", counted=options.counted)
+        beside = {name: value for name, value in fixed.items() if name != "b"}
+        known = plane.curves(bounds, beside)
+        record = in_plane(record, plane, [c for c in known if c.kind == "global minima"])
+        if "on_plateau_at_end" in record:
+            found["cells_on_plateau"] = int(record["on_plateau_at_end"].sum())
+        status = record["status"].to_numpy()
+        found["cells_periodic"] = int((status == Status.PERIODIC).sum())
+        found["cells_diverged"] = int((status == Status.DIVERGED).sum())
+        found |= _counts(record["flow_label"], "cells_flow")
     if further:
-        known = curves_of(record, plane.x, plane.y)
-        record = in_plane(record, plane, [*further, *known])
+        record = in_plane(record, plane, [*further, *curves_of(record, plane.x, plane.y)])
     settings: dict[str, object] = {
         "kind": "portrait",
         **model_attributes(model),
-        **fixed_attributes(fixed_values),
+        **fixed_attributes(fixed),
         **{f"{name}_range": side for name, side in bounds.items()},
         "resolution": resolution,
         **options.attributes(),
@@ -197,91 +233,6 @@ def portrait(
         **_counts(record["label"], "cells"),
     }
     return described(record.assign_attrs(provenance(settings)), model.long_names)
-
-
-def _with_flow(
-    record: xr.Dataset,
-    plane: Plane,
-    theta: Tensor,
-    bounds: Mapping[str, Range],
-    fixed_values: Mapping[str, float],
-    options: SolverOptions,
-    ends: Ends,
-    places: Tensor | None,
-    boundary: bool,
-) -> tuple[xr.Dataset, dict[str, object]]:
-    """The record with all that is known of the flow in the window, and its attributes."""
-    model = plane.model
-    record = with_landscape(record, plane, bounds, fixed_values)
-    counts = _compare(plane, record, fixed_values)
-    if boundary and not counts["oracle_cells"] and theta.shape[0] > 1:
-        label = _labels_at(plane, fixed_values, options, ends)
-        record = with_boundary(record, label, ahead=ahead_of(model), counted=options.counted,
-                               halvings=halvings_of(model, len(theta)))  # fmt: skip
-    drift, unfinished = _add_orbits(record, plane, bounds, fixed_values, options, places)
-    if len(model.coordinates) == 2:  # what is conserved is a function of the plane
-        for name, value in model.conserved(theta).items():
-            record[name] = ((plane.y, plane.x), value.numpy())
-    return record, {
-        "largest_energy_drift": drift,
-        "orbits_unfinished": unfinished,
-        **counts,
-        **_differences(plane, record),
-        **_confirmed(model, theta, record, options, ends),
-    }
-
-
-def _with_edge(
-    record: xr.Dataset, plane: Plane, bounds: Mapping[str, Range], fixed: Mapping[str, float],
-    ends: Ends, optimizer: OptimizerChoice | None,
-) -> xr.Dataset:  # fmt: skip
-    """The record with the distance of every cell to the nearest place with another end."""
-    if optimizer is not None:
-        raise InputError("edge distances are of the flow; omit them with an optimizer")
-
-    def place(points: Tensor) -> Tensor:
-        return theta_at(plane, points[:, 1], points[:, 0], fixed)
-
-    return with_edge_distance(record, plane.model, bounds, fixed, place, ends)
-
-
-def _codes(theta: Tensor, options: SolverOptions, ends: Ends) -> np.ndarray:
-    """The ends of starts (n, k) by the flow, as codes (n,)."""
-    limits = limits_by(ends.model, theta, options)
-    return ends.identify(limits).numpy()
-
-
-def _with_flow_beside(
-    record: xr.Dataset,
-    plane: Plane,
-    theta: Tensor,
-    bounds: Mapping[str, Range],
-    fixed_values: Mapping[str, float],
-    options: SolverOptions,
-    ends: Ends,
-    boundary: bool,
-) -> tuple[xr.Dataset, dict[str, object]]:
-    """The record of an optimizer with the flow's labels, their boundary, and the minima."""
-    if boundary:
-        label, model = _labels_at(plane, fixed_values, SolverOptions(), ends), plane.model
-        record = with_boundary(
-            record, label, halvings_of(model, len(theta)), "flow_label", ahead_of(model),
-            options.counted,
-        )  # fmt: skip
-    known = plane.curves(
-        bounds, {name: value for name, value in fixed_values.items() if name != "b"}
-    )
-    minima = [curve for curve in known if curve.kind == "global minima"]
-    record = in_plane(record, plane, minima)
-    status, more = record["status"].to_numpy(), {}
-    if "on_plateau_at_end" in record:
-        more["cells_on_plateau"] = int(record["on_plateau_at_end"].sum())
-    return record, {
-        **more,
-        "cells_periodic": int((status == Status.PERIODIC).sum()),
-        "cells_diverged": int((status == Status.DIVERGED).sum()),
-        **_counts(record["flow_label"], "cells_flow"),
-    }
 
 
 def _with_periods(attributes: dict[str, object], record: xr.Dataset) -> dict[str, object]:
@@ -296,7 +247,6 @@ def _with_periods(attributes: dict[str, object], record: xr.Dataset) -> dict[str
 
 
 def _counts(label: xr.DataArray, prefix: str) -> dict[str, int]:
-    """Number of cells with each label."""
     codes, names = label.to_numpy(), str(label.attrs["flag_meanings"]).split()
     return {f"{prefix}_{name}": int((codes == i).sum()) for i, name in enumerate(names)}
 
@@ -330,18 +280,6 @@ def portrait_of_scan(scan: xr.Dataset) -> xr.Dataset:
     )
 
 
-def _labels_at(
-    plane: Plane, fixed_values: Mapping[str, float], options: SolverOptions, ends: Ends
-) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """A function that gives the ends of starts at (y, x), each of shape (n,), by the flow."""
-
-    def label(y: np.ndarray, x: np.ndarray) -> np.ndarray:
-        theta = theta_at(plane, torch.from_numpy(x), torch.from_numpy(y), fixed_values)
-        return _codes(theta, replace(options, progress=None), ends)
-
-    return label
-
-
 def with_landscape(
     record: xr.Dataset,
     plane: Plane,
@@ -360,6 +298,7 @@ def with_landscape(
     curves = plane.curves(window, fixed_values, points, quick)
     unknown = CRITICAL.isdisjoint(curve.kind for curve in curves) and not quick
     if unknown and {*plane.model.coordinates} <= {*window, *fixed_values}:
+        # no more than cells: on networks of many weights the search would outlast the labels
         starts = min(
             [STARTS, *(record.sizes[name] for name in (plane.x, plane.y) if name in record)]
         )
@@ -385,11 +324,7 @@ def in_plane(record: xr.Dataset, plane: Plane, curves: Sequence[Curve]) -> xr.Da
 def _critical_points(
     plane: Plane, window: Mapping[str, Range], fixed_values: Mapping[str, float], starts: int
 ) -> list[Curve]:
-    """The isolated critical points in the window, at the held values, by kind.
-
-    They are sought from so many places a side, no more than there are cells: on networks of many
-    weights the search would take longer than the labels.
-    """
+    """The isolated critical points in the window, at the fixed values, by kind."""
     names = plane.model.coordinates
     box = {**{name: (value, value) for name, value in fixed_values.items()}, **window}
     low, high = torch.tensor([box[name] for name in names], dtype=torch.float64).T
@@ -409,30 +344,12 @@ def _directions(plane: Plane, theta: Tensor) -> Tensor:
     return torch.nan_to_num(along / along.norm(dim=-1, keepdim=True))
 
 
-def ahead_of(model: Model) -> int:
-    """Number of halvings of an edge to look up together.
-
-    The engine for any loss takes about as long for some hundred starts as for a few.
-    """
-    return 3 if solver_of(model).batched else 1
-
-
-def halvings_of(model: Model, resolution: int) -> int:
-    """Number of halvings of a cell's edge that a figure resolves, by cells a side.
-
-    Compiled models take as many as in records of any size.
-    """
-    if not solver_of(model).batched:
-        return HALVINGS
-    return min(max(math.ceil(math.log2(_FINEST / resolution)), 2), HALVINGS)
-
-
 def with_boundary(
     record: xr.Dataset,
+    model: Model,
     label: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    halvings: int = HALVINGS,
+    halvings: int | None = None,
     of: str = "label",
-    ahead: int = 1,
     counted: Callable[[str, int], Callable[[int], object] | None] | None = None,
 ) -> xr.Dataset:
     """The record with the boundary of the basin of the global minima, finer than its cells; or
@@ -443,10 +360,11 @@ def with_boundary(
 
     Args:
         record: with labels over (y, x), such as (e, w).
+        model: whose flow decides them.
         label: labels of starts with the given y and x, each of shape (n,).
-        halvings: of every edge; 8 of them place a point to 2⁻⁸ of it.
+        halvings: of every edge; 8 of them place a point to 2⁻⁸ of it, and are the default where
+            starts are compiled. Elsewhere a figure shows no finer than ``_FINEST`` parts of a side.
         of: the variable with the labels.
-        ahead: halvings that are looked up together, as in ``find_crossings``.
         counted: called with what is counted, once it is known, and how many; returns what counts.
 
     Returns:
@@ -455,6 +373,10 @@ def with_boundary(
         ``vertex``.
     """
     codes, several = record[of].to_numpy(), "ends" in record.attrs
+    batched = solver_of(model).batched
+    if halvings is None:
+        visible = max(math.ceil(math.log2(_FINEST / len(codes))), 2)
+        halvings = min(visible, HALVINGS) if batched else HALVINGS
     names = [str(name) for name in record[of].dims]
     axes = [record[name].to_numpy() for name in names]
     lattice = Lattice(codes.shape, 0)
@@ -482,8 +404,9 @@ def with_boundary(
     progress = None
     if counted is not None and len(inner):
         progress = counted("halvings to place the boundary", halvings * len(inner))
+    # together: the engine for any loss takes about as long for some hundred starts as for a few
     crossings = find_crossings(
-        lambda x: label(x[:, 0], x[:, 1]), inner, outer, halvings, ahead,
+        lambda x: label(x[:, 0], x[:, 1]), inner, outer, halvings, 3 if batched else 1,
         codes.ravel()[nodes[0]], progress,
     )  # fmt: skip
     for name, column in zip(names, crossings.along(inner, outer).T, strict=True):
@@ -533,24 +456,30 @@ def _compare(plane: Plane, record: xr.Dataset, fixed_values: Mapping[str, float]
     }
 
 
+def _starts_of_orbits(starts: Points | None, plane: Plane, window: Mapping[str, Range]) -> Tensor:
+    """The starts of a list, or the plane's usual ones, as (x, y) in the plane."""
+    if starts is None:
+        low, high = torch.tensor([window[plane.x], window[plane.y]], dtype=torch.float64).T
+        return low + torch.tensor(plane.defaults.orbits, dtype=torch.float64) * (high - low)
+    if sorted(starts.names) != sorted((plane.x, plane.y)):
+        raise InputError(
+            f"the orbits' starts must have the coordinates {plane.y}, {plane.x}; they have "
+            f"{', '.join(starts.names)}"
+        )
+    rows = torch.from_numpy(starts.block(0, *starts.shape))
+    return rows[:, [starts.names.index(plane.x), starts.names.index(plane.y)]]
+
+
 def _add_orbits(
     record: xr.Dataset,
     plane: Plane,
-    window: Mapping[str, Range],
-    fixed_values: Mapping[str, float],
+    places: Tensor,
+    fixed: Mapping[str, float],
     options: SolverOptions,
-    places: Tensor | None,
-) -> tuple[float, int]:
-    """Put the orbits into the record: from those places (x, y), or the plane's usual ones.
-
-    Returns:
-        The largest drift of a conserved quantity, of cells and of orbits in two coordinates; and
-        how many orbits were not followed to their ends.
-    """
-    if places is None:
-        low, high = torch.tensor([window[plane.x], window[plane.y]], dtype=torch.float64).T
-        places = low + torch.tensor(plane.defaults.orbits, dtype=torch.float64) * (high - low)
-    model, start = plane.model, theta_at(plane, places[:, 0], places[:, 1], fixed_values)
+) -> dict[str, object]:
+    """Put the orbits into the record; the largest drift of a conserved quantity, and how many end
+    early."""
+    model, start = plane.model, theta_at(plane, places[:, 0], places[:, 1], fixed)
     counted = replace(options, progress=options.counted("orbits", len(start)))
     path, _ = orbit_paths(model, start, counted)
     for i, name in enumerate((plane.y, plane.x)):
@@ -562,27 +491,14 @@ def _add_orbits(
     if drifts and len(model.coordinates) == 2:
         moved = (conserved_values(model, path) - conserved_values(model, path[0])).abs()
         drifts.append(float(moved.nan_to_num().max()))
-    return max(drifts, default=float("nan")), int(path[-1].isnan().any(dim=-1).sum())
-
-
-def _starts_of_orbits(starts: Points, plane: Plane, options: SolverOptions) -> Tensor:
-    """The starts of a list as (x, y) in the plane."""
-    if options.optimizer is not None:
-        raise InputError("starts are of orbits of the flow; omit them with an optimizer")
-    if sorted(starts.names) != sorted((plane.x, plane.y)):
-        raise InputError(
-            f"the orbits' starts must have the coordinates {plane.y}, {plane.x}; they have "
-            f"{', '.join(starts.names)}"
-        )
-    rows = torch.from_numpy(starts.block(0, *starts.shape))
-    return rows[:, [starts.names.index(plane.x), starts.names.index(plane.y)]]
+    return {
+        "largest_energy_drift": max(drifts, default=float("nan")),
+        "orbits_unfinished": int(path[-1].isnan().any(dim=-1).sum()),
+    }
 
 
 def _differences(plane: Plane, record: xr.Dataset) -> dict[str, object]:
-    """Places where the baseline predicts another end for the same start, and their number.
-
-    Unresolved cells and those on y = 0 count as cells where nothing differs.
-    """
+    """Where the baseline predicts another end: neither unresolved cells nor those on y = 0."""
     baseline = plane.defaults.baseline
     if baseline is None:
         return {}
@@ -595,20 +511,6 @@ def _differences(plane: Plane, record: xr.Dataset) -> dict[str, object]:
     of = {"of": baseline.title.partition("\n")[0]}
     record["differs"] = ((plane.y, plane.x), differs.astype(np.int8), of)
     return {"cells_differ": int(differs.sum()), "share_differs": float(differs.mean())}
-
-
-def _confirmed(
-    model: Model, theta: Tensor, record: xr.Dataset, options: SolverOptions, ends: Ends
-) -> dict[str, int]:
-    """Number of cells of a sample that torchdiffeq labels alike: attributes ``confirm_…``."""
-    usual = 0 if options.integrator == "torchdiffeq" else sample_size(model)
-    count = usual if options.confirm is None else options.confirm
-    if not count:
-        return {}
-    labels = record["label"].to_numpy()
-    count = min(count, int((labels != Label.UNRESOLVED).sum()))
-    progress = options.counted("cells checked by torchdiffeq", count)
-    return confirm_labels(model, theta, labels, count, progress=progress, ends=ends)
 
 
 def orbit_paths(model: Model, start: Tensor, options: SolverOptions) -> tuple[Tensor, Limits]:
@@ -624,7 +526,3 @@ def orbit_paths(model: Model, start: Tensor, options: SolverOptions) -> tuple[Te
     last = torch.where(limits.period.isfinite()[:, None], path[-1], limits.theta)
     last = torch.where(arrived[:, None], last, torch.nan)
     return torch.cat([path, last.unsqueeze(0)]), limits
-
-
-#: The name within the package.
-portrait_record = portrait

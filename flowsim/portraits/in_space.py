@@ -30,7 +30,7 @@ def phase_space(
     rtol: float | None = None,
     atol: float = 1e-10,
     progress: Callable[[int], object] | None = None,
-    stage: Stage | None = None,
+    next_stage: Stage | None = None,
     window: Mapping[str, Range] | None = None,
     max_steps: int | None = None,
 ) -> xr.Dataset:
@@ -44,10 +44,9 @@ def phase_space(
             default (−2.5, 2.5), (−2, 2) and (−1, 1).
         rtol, atol: error allowed per step; rtol is by default 1e-8 for orbits.
         max_steps: attempted steps of each start, as in ``find_limits``.
-        progress: called with the number of orbits done; True shows a bar on
-            stderr.
-        stage: called before the curves with what follows, "planes of curves", and
-            how many; returns what to call with the number done.
+        progress: called with the number of orbits done; True shows a bar on stderr.
+        next_stage: called before the curves with what follows, "planes of curves", and how many;
+            returns what to call with the number done.
         window: ranges of the axes by name, by default (−3, 3).
 
     Returns:
@@ -65,10 +64,8 @@ def phase_space(
     >>> record.orbit_e.dims
     ('time', 'orbit')
     """
-    options, plane = (
-        SolverOptions(rtol or 1e-8, atol, max_steps, progress=progress, next_stage=stage),
-        model.plane,
-    )
+    options = SolverOptions(rtol or 1e-8, atol, max_steps, progress=progress, next_stage=next_stage)
+    plane = model.plane
     if plane.defaults.third is None:
         raise InputError(
             f"the {model.name} model, as chosen, has no view in space, which needs uniform, linear "
@@ -78,23 +75,32 @@ def phase_space(
     given = given_ranges(window, w=w_range, e=e_range, a=a_range)
     if others := given.keys() - {*names}:
         raise InputError(f"the view has the axes {', '.join(names)}, not {', '.join(others)}")
-    window = {name: given.get(name, plane.defaults.space[name]) for name in names}
-    start = torch.tensor([*_starts(plane, window), *plane.defaults.near], dtype=torch.float64)
-    theta = plane.embed(dict(zip(axes_of(plane), start.unbind(-1), strict=True)))
+    usual, axes = plane.defaults.space, axes_of(plane)
+    window = {name: given.get(name, usual[name]) for name in names}
+    sides = [(*usual[name], *window[name]) for name in axes]
+    far = [  # moved from the usual window to this one
+        tuple(
+            to + (x - low) / (high - low) * (end - to)
+            for x, (low, high, to, end) in zip(start, sides, strict=True)
+        )
+        for start in plane.defaults.far
+    ]
+    start = torch.tensor([*far, *plane.defaults.near], dtype=torch.float64)
+    theta = plane.embed(dict(zip(axes, start.unbind(-1), strict=True)))
     path, limits = orbit_paths(model, theta, options)
     ends = Ends(model)
     label = ends.identify(limits)
-    record, shown, far = xr.Dataset(), plane.project(path).numpy(), len(plane.defaults.far)
-    families = {"orbit": slice(far), **({"near": slice(far, None)} if plane.defaults.near else {})}
+    codes, places = label.numpy(), plane.project(path).numpy()
+    families = {"orbit": slice(len(far))}
+    if plane.defaults.near:
+        families["near"] = slice(len(far), None)
+    record = xr.Dataset()
     for family, rows in families.items():
-        for i, name in enumerate(axes_of(plane)):
-            record[f"{family}_{name}"] = (("time", family), shown[:, rows, i])
-        record[f"{family}_label"] = (
-            family,
-            label[rows].numpy(),
-            flags(ends.names, label.numpy().dtype),
-        )
-    record = _with_landscape(record, plane, window, options)
+        for i, name in enumerate(axes):
+            record[f"{family}_{name}"] = (("time", family), places[:, rows, i])
+        record[f"{family}_label"] = (family, codes[rows], flags(ends.names, codes.dtype))
+    if type(plane).curves is not Plane.curves:
+        record = _with_landscape(record, plane, window, options)
     settings: dict[str, object] = {
         "kind": "phase space",
         **model_attributes(model),
@@ -104,28 +110,13 @@ def phase_space(
         "orbits_unfinished": int(path[-1].isnan().any(dim=-1).sum()),
         **{f"orbits_{name}": int((label == i).sum()) for i, name in enumerate(ends.names)},
     }
-    record.attrs = provenance(settings)
-    return described(record, model.long_names)
-
-
-def _starts(plane: Plane, window: dict[str, Range]) -> list[tuple[float, ...]]:
-    """The plane's starts from afar, moved from the usual window to another one."""
-    moved = []
-    for start in plane.defaults.far:
-        sides = [(*plane.defaults.space[name], *window[name]) for name in axes_of(plane)]
-        moved.append(tuple(
-            to + (x - low) / (high - low) * (end - to)
-            for x, (low, high, to, end) in zip(start, sides, strict=True)
-        ))  # fmt: skip
-    return moved
+    return described(record.assign_attrs(provenance(settings)), model.long_names)
 
 
 def _with_landscape(
     record: xr.Dataset, plane: Plane, window: dict[str, Range], options: SolverOptions
 ) -> xr.Dataset:
     """The record with the curves of planes at several values of the third axis, 0 among them."""
-    if type(plane).curves is Plane.curves:
-        return record
     third = plane.defaults.third or ""
     low, high = window[third]
     values = np.unique([*np.linspace(low, high, PLANE_POINTS), *([0.0] if low < 0 < high else [])])
@@ -140,7 +131,3 @@ def _with_landscape(
             done(1)
     columns = {plane.x: [c.x for c in curves], plane.y: [c.y for c in curves], third: places}
     return with_curves(record, curves, **columns)
-
-
-#: The name within the package.
-phase_space_record = phase_space

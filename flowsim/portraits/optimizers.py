@@ -46,7 +46,7 @@ def compare_optimizers(
     learning_rate: float | None = None,
     steps: int = 3000,
     progress: Callable[[int], object] | None = None,
-    stage: Stage | None = None,
+    next_stage: Stage | None = None,
 ) -> xr.Dataset:
     """Ends of gradient flow, gd, momentum, Adam, AdamW and sign descent from the same starts.
 
@@ -56,7 +56,7 @@ def compare_optimizers(
         learning_rate: of all optimizers; by default 0.1 of gd and momentum, else 0.01.
         steps: of each optimizer.
         progress: called with the number of starts done by the flow.
-        stage: called before each optimizer, as of ``portrait``.
+        next_stage: called before each optimizer, as of ``portrait``.
 
     A run that keeps going within 2 % of its size about an end, as sign descent does, counts there.
 
@@ -99,7 +99,7 @@ def compare_optimizers(
     limits = limits_by(model, theta, SolverOptions(progress=progress))
     codes = [ends.identify(limits)]
     for name, choice in choices.items():
-        counted = None if stage is None else stage(f"steps of {name}", len(theta) * steps)
+        counted = next_stage and next_stage(f"steps of {name}", len(theta) * steps)
         found = descend(model, theta, choice, counted)
         _settle(model, found)
         codes.append(ends.identify(found))

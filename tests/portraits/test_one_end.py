@@ -32,7 +32,7 @@ def test_a_boundary_is_left_out_or_announced():
 
         return advance
 
-    record = flowsim.portrait(WELL, resolution=6, confirm=0, stage=stage)
+    record = flowsim.portrait(WELL, resolution=6, confirm=0, next_stage=stage)
     assert without.label.equals(record.label)
     count, done = stages["halvings to place the boundary"]
     assert count == done > 0

@@ -208,7 +208,7 @@ def _check_plane(given: Portrait, model: Model) -> None:
 
 def _plane(given: Portrait, model: Model) -> xr.Dataset:
     from flowsim.flow.solver import solver_of
-    from flowsim.portraits.in_plane import portrait_record
+    from flowsim.portraits.in_plane import portrait
     from flowsim.scan.starts import Points
 
     names = model.plane.y, model.plane.x
@@ -220,7 +220,7 @@ def _plane(given: Portrait, model: Model) -> xr.Dataset:
         given.check_optimizer_size(model, total)
         total, unit = total * optimizer.recipe.steps, "steps"
     with progress(total, unit, given.quiet) as meter:
-        return portrait_record(
+        return portrait(
             model, given.w_range, given.e_range, resolution, given.rtol, given.atol, given.fixed(),
             meter.advance, given.integrator, given.confirm, meter.then, window=given.window,
             optimizer=optimizer, device=given.device, starts=starts, max_steps=given.max_steps,
@@ -245,12 +245,12 @@ def _optimizers(given: Portrait, model: Model) -> xr.Dataset:
 
 
 def _space(given: Portrait, model: Model) -> xr.Dataset:
-    from flowsim.portraits.in_space import phase_space_record
+    from flowsim.portraits.in_space import phase_space
 
     plane = model.plane.defaults
     with progress(len(plane.far) + len(plane.near), "orbits", given.quiet) as meter:
         atol = 1e-10 if given.rtol is None else given.atol
-        return phase_space_record(
+        return phase_space(
             model, given.w_range, given.e_range, given.a_range, given.rtol, atol, meter.advance,
             meter.then, given.window, given.max_steps,
         )  # fmt: skip
