@@ -10,27 +10,8 @@ from flowsim import (
     Status,
     find_limits,
 )
-from flowsim.landscape import search_critical_points
 from flowsim.landscape.critical import curvatures
-from flowsim.models import CanonicalModel, LinearAttentionModel, UniformAttentionModel
-from flowsim.models.canonical.basins import SADDLE_W
-
-
-def starts(n, generator, width=(2.5, 2.5, 0.9)):
-    box = torch.tensor(width, dtype=torch.float64)
-    return box * (2 * torch.rand(n, 3, dtype=torch.float64, generator=generator) - 1)
-
-
-@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3), (0.3, 0.7)])
-def test_dynamic_bias_finds_critical_points_of_the_same_kinds(p, q, generator):
-    chain = BinaryChain(p, q)
-    model = CanonicalModel(chain, bias="dynamic")
-    start = starts(80, generator, (1.5, 1.5, 1.0))
-    limit = find_limits(model, start)
-    assert (limit.label != Label.UNRESOLVED).double().mean() >= 0.95
-    for code, loss in ((1, chain.entropy_rate), (2, chain.stationary_entropy)):
-        assert ((limit.loss - loss).abs()[limit.label == code] < 1e-9).all()
-    assert ((limit.label == Label.LOCAL_MINIMUM).any()) == (p + q != 1)
+from flowsim.models import UniformAttentionModel
 
 
 def test_orbits_that_run_off_to_infinity_need_time_to_be_labelled():
@@ -62,24 +43,6 @@ def test_plane_curvature_is_minus_twice_lambda_c(length):
         inside = line[1:-1]
         curvature = model.hessian(inside)[:, 0, 0]
         assert (curvature - expected[1:-1]).abs().max() < 1e-8
-
-
-def test_saddle_of_the_plane_without_attention_is_the_canonical_one():
-    w = torch.linspace(-2, 2, 30, dtype=torch.float64)
-    for model in (
-        UniformAttentionModel(BinaryChain(0.5, 0.8), 8),
-        LinearAttentionModel(BinaryChain(0.5, 0.8)),
-    ):
-        assert model.plane.saddles(w, {})[0].item() == pytest.approx(SADDLE_W, abs=1e-9)
-
-
-def test_search_reports_its_extent_and_what_it_found(generator):
-    linear = LinearAttentionModel(BinaryChain(0.2, 0.3))
-    search = search_critical_points(linear, generator, starts=14)
-    assert search.on_plane + search.global_minima + search.not_found + len(search.theta) <= 14
-    assert search.global_minima > 0
-    assert search.on_plane > 0
-    assert len(search.theta) == 0
 
 
 def test_a_further_saddle_of_uniform_attention_far_out():

@@ -152,12 +152,3 @@ def test_a_row_that_counts_ones_ever_more_drifts(bias, w):
     excess = model.loss(path) - model.chain.entropy_rate
     assert (excess > 0.2 * model.chain.mutual_information).all()
     assert (excess.diff() < 0).all()
-
-
-def test_no_row_is_left_where_attention_of_one_position_slides(generator):
-    """Before corners were met, 13 of 200 such rows ran out of steps at a = −1."""
-    model = UniformAttentionModel(BinaryChain(0.5, 0.8), 1, "dynamic")
-    start = 6 * torch.rand(300, 4, dtype=torch.float64, generator=generator) - 3
-    default, finer = find_limits(model, start), find_limits(model, start, rtol=1e-9)
-    assert (default.label != Label.UNRESOLVED).all()
-    assert torch.equal(default.label, finer.label)

@@ -1,7 +1,6 @@
 """Orbits with the logit gap as independent variable: the field, the step, and where they end."""
 
 import math
-from functools import partial
 
 import gap_twin
 import numpy as np
@@ -40,32 +39,6 @@ def test_scalar_loss_and_slope_are_the_models(p, q):
         assert found == gap_slope(chain, at).item()
         logit = gap_twin.optimal_logit(chain, at)
         torch.testing.assert_close(optimal_logit(chain, at), logit, rtol=1e-14, atol=1e-14)
-
-
-@pytest.mark.parametrize(("p", "q"), [*CHAINS, (0.5, 0.5), (1e-6, 0.3)])
-def test_derivatives_of_the_loss_are_those_of_its_twin(p, q, generator):
-    """By autograd twice, by torch.func, and for gaps that are not finite."""
-    chain = BinaryChain(p, q)
-    gap = 30 * torch.randn(200, dtype=torch.float64, generator=generator)
-    for own, twin in ((gap_loss, gap_twin.gap_loss), (gap_slope, gap_twin.gap_slope)):
-        found = []
-        for function in (own, twin):
-            at = gap.clone().requires_grad_()
-            (first,) = torch.autograd.grad(function(chain, at).sum(), at, create_graph=True)
-            found.append(first)
-            if function in (gap_loss, gap_twin.gap_loss):
-                found.append(torch.autograd.grad(first.sum(), at)[0])
-        half = len(found) // 2
-        for one, other in zip(found[:half], found[half:], strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-12)
-        rise = torch.func.vmap(torch.func.grad(partial(own, chain)))(gap)
-        torch.testing.assert_close(rise, found[0].detach(), rtol=0, atol=0)
-        assert torch.equal(torch.func.jvp(partial(own, chain), (gap,), (gap,))[1], rise * gap)
-    bend = torch.func.vmap(torch.func.hessian(partial(gap_loss, chain)))(gap)
-    assert torch.equal(bend, torch.func.vmap(torch.func.grad(partial(gap_slope, chain)))(gap))
-    lost = torch.tensor([math.nan, 1.0], dtype=torch.float64)
-    for function in (gap_loss, gap_slope, optimal_logit):
-        assert torch.isnan(function(chain, lost)).tolist() == [True, False]
 
 
 def test_the_slope_is_right_to_rounding_next_to_the_minimum():
@@ -124,17 +97,6 @@ def test_every_label_of_many_points_is_right(kind, p, q, generator):
     gap = model.logit_gap(limits.theta)[limits.label == Label.GLOBAL_MINIMUM]
     assert (gap - model.chain.target_logit_gap).abs().max() <= 1e-12
     assert (limits.theta[limits.label == Label.LOCAL_MINIMUM, 0] == 0).all()
-
-
-@pytest.mark.parametrize(("p", "q"), CHAINS[:2])
-@pytest.mark.parametrize("rtol", [1e-10, 1e-3])
-def test_every_label_in_a_band_around_the_separatrix_is_right(p, q, rtol, generator):
-    model = CanonicalModel(BinaryChain(p, q))
-    w = -2 * torch.rand(5_000, dtype=torch.float64, generator=generator)
-    energy = SADDLE_ENERGY * (1 + 1e-4 * (2 * torch.rand_like(w, generator=generator) - 1))
-    squared = energy + w.square() - w.abs().log()
-    start = torch.stack([squared.sqrt(), w], dim=1)[squared > 1e-6]
-    checked(model, start, rtol=rtol)
 
 
 @pytest.mark.parametrize(("p", "q"), CHAINS[:2])
@@ -209,14 +171,6 @@ def test_untied_starts_with_equal_weights_end_in_the_saddle_or_not_as_their_ener
     assert (limits.label == expected).all() and 100 < learned.sum() < 1900
     assert (limits.rule[~learned] == Rule.CAME_TO_REST).all()
     assert (limits.theta[:, 0].abs() == limits.theta[:, 1].abs()).all()
-
-
-@pytest.mark.parametrize("rtol", [0.3, 1e-3])
-def test_orbits_end_on_the_minima_however_loose_the_tolerance(rtol, generator):
-    model = CanonicalModel(BinaryChain(0.2, 0.3))
-    limits = find_limits(model, box(20_000, 2, generator), rtol=rtol)
-    gap = model.logit_gap(limits.theta)[limits.label == Label.GLOBAL_MINIMUM]
-    assert (gap - model.chain.target_logit_gap).abs().max() < 1e-5
 
 
 def test_extreme_starts_have_an_answer_or_a_reason():

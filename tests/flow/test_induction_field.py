@@ -3,17 +3,14 @@
 Called from Python they have to be plain Python: see ``test_plain_python``.
 """
 
-import numpy as np
 import pytest
 import torch
 from near import near
 from one_row import begun
 
-from flowsim import find_limits
 from flowsim.compiled import config
 from flowsim.flow.return_codes import BELOW_PLATEAU, GOING
 from flowsim.models import InductionModel
-from flowsim.models.induction.rows import constants, expand
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 
@@ -44,24 +41,3 @@ def test_the_field_of_the_induction_head_is_autograds(theta):
     assert found == pytest.approx(float(loss(point)), rel=1e-14)
     fell = model.plateau - float(loss(point)) > 1e-12
     assert engine.check_termination(row) == (BELOW_PLATEAU if fell else GOING)
-
-
-def test_an_induction_row_has_fallen_below_the_plateau_and_inside_the_strip():
-    verdicts = []
-    for theta in ((3.0, 2.0), (3.0, 8.0), (3.0, 8.1), (3.0, -0.5), (3.0, 0.0)):
-        engine, row = begun(InductionModel(5), theta)
-        verdicts.append(engine.check_termination(row))
-    assert verdicts == [BELOW_PLATEAU, BELOW_PLATEAU, GOING, GOING, GOING]
-    reals, ints, size = constants(InductionModel(5))
-    out = np.empty(2)
-    for alpha in (-710.0, -690.0, 710.0):  # nothing overflows
-        y = np.array([alpha, 1.0])
-        assert expand(y, reals, ints, np.zeros(size), out, None, False) == 0
-        assert abs(out[0]) < 1e-290
-    assert expand(np.array([0.0, np.nan]), reals, ints, None, out, None, False) == -1
-
-
-def test_by_default_the_error_of_a_step_is_at_most_1e_8():
-    model, start = InductionModel(3), [0.5, -1.5]
-    steps = [find_limits(model, start, rtol=rtol).evaluations for rtol in (None, 1e-8, 1e-7)]
-    assert steps[0] == steps[1] > steps[2]

@@ -11,14 +11,12 @@ from flowsim import (
     BinaryChain,
     InputError,
     Label,
-    Rule,
     Status,
     find_limits,
     hitting_times,
     trajectories,
 )
 from flowsim.flow import settling_times
-from flowsim.interface import conserved_values
 from flowsim.models import (
     CanonicalModel,
     LinearAttentionModel,
@@ -99,18 +97,6 @@ def test_next_to_a_switching_factor_of_one(delta):
     assert torch.equal(find_limits(model, start).label == Label.GLOBAL_MINIMUM, expected)
 
 
-@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
-def test_starts_on_invariant_sets_are_called_what_they_are(p, q):
-    model = model_at(p, q)
-    limit = find_limits(model, rows((0, 1.0), (0, -1.0), (0, SADDLE_W), (0.9, 0), (-0.9, 0)))
-    attracts = [Label.LOCAL_MINIMUM, Label.SADDLE] if p + q > 1 else [Label.SADDLE, 2]
-    assert limit.label[:2].tolist() == attracts
-    assert limit.label[2] == Label.SADDLE
-    assert (limit.rule[:3] == Rule.CRITICAL_START).all()
-    assert (limit.label[3:] == (Label.LOCAL_MINIMUM if p + q > 1 else Label.GLOBAL_MINIMUM)).all()
-    assert (limit.theta[3:, 1] == 0).all()
-
-
 def test_switching_factor_one_ends_on_a_vanishing_gap(generator):
     model = model_at(0.3, 0.7)
     limit = find_limits(model, uniform_starts(500, generator))
@@ -118,25 +104,6 @@ def test_switching_factor_one_ends_on_a_vanishing_gap(generator):
     assert model.logit_gap(limit.theta).abs().max() < 1e-10
     on_line = find_limits(model, rows((0.0, 1.0), (1.0, SADDLE_W)))
     assert (on_line.label == Label.GLOBAL_MINIMUM).all()
-
-
-def test_as_many_steps_as_an_orbit_takes_are_enough():
-    model, start = model_at(0.5, 0.8), rows((0.7, 0.6))
-    taken = (find_limits(model, start).evaluations.item() - 1) // 12
-    few = [find_limits(model, start, max_steps=n).status.item() for n in (taken - 1, taken)]
-    assert few == [Status.TIMED_OUT, Status.CONVERGED]
-
-
-def test_drift_shrinks_with_the_tolerance(generator):
-    model = model_at(0.5, 0.8)
-    start = uniform_starts(500, generator)
-    drift = []
-    for rtol in (1e-6, 1e-8, 1e-10):
-        end = find_limits(model, start, rtol=rtol).theta
-        drift.append(
-            (conserved_values(model, end) - conserved_values(model, start)).abs().max().item()
-        )
-    assert drift[0] > 10 * drift[1] > 100 * drift[2]
 
 
 @pytest.mark.parametrize("rtol", [0.0, -1e-3, math.nan, math.inf])

@@ -35,8 +35,7 @@ IN_TORCH = [
 #: Models and distances.
 CASES = [
     *[(case, (1e-3, 1e-12)) for case in MODELS],
-    *[pytest.param(case, (1e-6,), marks=pytest.mark.slow) for case in MODELS],
-    *[pytest.param(case, (1e-8,), marks=pytest.mark.slow) for case in IN_TORCH],
+    pytest.param(IN_TORCH[0], (1e-8,), marks=pytest.mark.slow),
 ]
 
 
@@ -174,20 +173,6 @@ def test_where_p_and_q_sum_to_one_nothing_is_trapped(case, pair):
         assert (found.label == Label.GLOBAL_MINIMUM).all()
 
 
-def test_states_with_attention_are_decided_beside_independence():
-    model = model_at(*IN_TORCH[-1], -1e-5)
-    found = flowsim.find_limits(model, [0.3, -0.4, 0.1])
-    assert (found.label, found.rule) == (Label.LOCAL_MINIMUM, Rule.TRAPPED_BY_PLANE)
-
-
-@pytest.mark.slow
-def test_what_creeps_to_the_least_loss_while_a_weight_falls_is_not_trapped():
-    """w or v falls to zero beside a row that learns: 1e-8 of the information was called a trap."""
-    model = model_at(*IN_TORCH[-1], -1e-12)
-    start = np.random.default_rng(5).uniform(-2, 2, (24, 3))[5]
-    assert flowsim.find_limits(model, start).label == Label.GLOBAL_MINIMUM
-
-
 @pytest.mark.parametrize("pair, tied", [((0.4, 0.599), True), ((0.15, 0.851), False)], ids=str)
 def test_lifts_beside_independence_are_not_trapped(pair, tied):
     """Below p + q = 1 every lift learns; untied none is trapped on either side."""
@@ -195,15 +180,6 @@ def test_lifts_beside_independence_are_not_trapped(pair, tied):
     starts = np.random.default_rng(2).uniform(-1, 1, (20, 3)) * (2, 2, 0.8)
     label = flowsim.find_limits(model, model.from_canonical(starts)).label
     assert (label != Label.LOCAL_MINIMUM).all() and (label == Label.GLOBAL_MINIMUM).mean() > 0.8
-
-
-@pytest.mark.parametrize(
-    "pair, length", [((0.98, 0.02), 4), ((0.02, 0.98), 3), ((0.001, 0.999), 3)]
-)
-def test_free_starts_with_attention_are_not_trapped_where_p_and_q_sum_to_one(pair, length):
-    model = flowsim.model("rank-one", *pair, length=length, attention=True)
-    starts = np.random.default_rng(1).normal(size=(60, len(model.coordinates)))
-    assert (flowsim.find_limits(model, starts).label == Label.GLOBAL_MINIMUM).all()
 
 
 def test_the_excess_loss_of_every_model_keeps_its_digits():
@@ -219,30 +195,6 @@ def test_the_excess_loss_of_every_model_keeps_its_digits():
                     exact = exact_excess(model, point)
                     found = float(model.excess(point)) / model.chain.mutual_information
                     assert found == pytest.approx(exact, rel=1e-7 + 1e-15 / abs(distance))
-
-
-def test_rows_in_a_thin_valley_are_not_in_doubt():
-    """Errors of steps across it change a row's speed: nine orbits in place of one were followed."""
-    model = model_at("rank-one", {"length": 2, "attention": True}, 1e-7)
-    found = flowsim.find_limits(model, starts_of(model, 20)[:20])
-    decided = found.label != Label.UNRESOLVED
-    assert decided.mean() >= 0.8 and (found.rule != Rule.SHADOWS).all()
-    assert found.evaluations[decided].max() < 3e5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("q, length, seed", [(0.59, 8, 9), (0.58, 2, 9)])
-def test_rows_that_drift_keep_their_loss_for_ever(q, length, seed):
-    """Saddles beside these valleys repel so slowly that rows leave them after 10⁶ to 10⁷."""
-    model = flowsim.model("rank-one", P, q, length=length, attention=True)
-    starts = np.random.default_rng(seed).uniform(-2, 2, (60, len(model.coordinates)))
-    found = flowsim.find_limits(model, starts)
-    drifts = np.flatnonzero(found.rule == Rule.DRIFTS)
-    late = flowsim.trajectories(model, starts[drifts], [0.0, 1e8])[1]
-    known = np.isfinite(late).all(1)
-    above = model.excess(late[known]) / model.chain.mutual_information
-    limit = (found.loss[drifts][known] - model.chain.entropy_rate) / model.chain.mutual_information
-    assert (above > 0.9 * limit).all() and (above < 1.1 * limit + 0.02).all()
 
 
 def test_the_loss_of_a_drift_is_its_limit():

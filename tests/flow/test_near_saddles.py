@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy.integrate import quad
 
 import flowsim
 from flowsim import Label, Model
@@ -36,30 +35,8 @@ class Saddle(Model):
         return x**2 / 2 - y**2 / 2 + y**4 / 4
 
 
-def half_time(depth, d):
-    """Until the loss is half of 1/2, from equal weights d: w' = (1 − w^D) w^(D−1)."""
-    end = (1 - math.sqrt(0.5)) ** (1 / depth)
-    power = 2 - depth
-    first = math.log(end / d) if depth == 2 else (d**power - end**power) / (depth - 2)
-    return first + quad(lambda w: w / (1 - w**depth), d, end)[0]
-
-
-@pytest.mark.parametrize("depth, small", [
-    (2, (1e-8, 1e-30)), *(pytest.param(*pair, marks=pytest.mark.slow)
-                          for pair in ((2, (1e-3, 1e-16)), (3, (1e-8,)), (6, (1e-3, 1e-8)))),
-])  # fmt: skip
-def test_small_first_weights_learn_in_the_time_of_the_closed_form(depth, small):
-    model, starts = Product(depth), [[d] * depth for d in small]
-    found = flowsim.find_limits(model, starts)
-    assert (found.label == Label.LOCAL_MINIMUM).all() and np.allclose(found.theta, 1, atol=1e-6)
-    times = flowsim.hitting_times(model, starts, fraction=0.5, limits=found)
-    expected = [half_time(depth, d) for d in small]
-    assert times == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize("depth, sigma", [
-    (3, 1e-20), *(pytest.param(*pair, marks=pytest.mark.slow) for pair in ((4, 1e-12), (6, 1e-6))),
-])  # fmt: skip
+@pytest.mark.slow
+@pytest.mark.parametrize("depth, sigma", [(3, 1e-20), (6, 1e-6)])
 def test_unequal_small_first_weights_end_on_the_side_that_their_invariants_say(depth, sigma):
     """wᵢ² − wⱼ² stays, so only the smallest layer crosses zero, where the product is negative."""
     starts = sigma * np.random.default_rng(3).normal(size=(4, depth))
@@ -70,10 +47,9 @@ def test_unequal_small_first_weights_end_on_the_side_that_their_invariants_say(d
     assert (np.sign(found.theta) == sign).all()
 
 
-@pytest.mark.parametrize("least", [1e-20, pytest.param(1e-90, marks=pytest.mark.slow)])
-def test_on_either_side_of_a_saddle_starts_go_to_that_side(least):
+def test_on_either_side_of_a_saddle_starts_go_to_that_side():
     """However close they are; those on the line that it attracts end there."""
-    sides = [(x, y) for x in (0.0, 0.3) for y in (-1e-13, least)]
+    sides = [(x, y) for x in (0.0, 0.3) for y in (-1e-13, 1e-20)]
     found = flowsim.find_limits(Saddle(), sides)
     assert (found.label == Label.LOCAL_MINIMUM).all()
     assert found.theta[:, 1] == pytest.approx([math.copysign(1, y) for _, y in sides])
@@ -81,34 +57,13 @@ def test_on_either_side_of_a_saddle_starts_go_to_that_side(least):
     assert (on.label == Label.SADDLE).all()
 
 
-@pytest.mark.parametrize("offset, size", [(0.0, 1e-20), (5.0, 1e-11), (1e3, 1e-9)])
+@pytest.mark.parametrize("offset, size", [(0.0, 1e-20), (1e3, 1e-9)])
 def test_so_do_starts_beside_a_saddle_anywhere_in_any_direction(offset, size):
     starts = torch.tensor([[size, -size], [-size, size]], dtype=torch.float64) + offset
     found = flowsim.find_limits(Saddle(offset, True), starts)
     assert (found.label == Label.LOCAL_MINIMUM).all()
     across = (found.theta[:, 0] - found.theta[:, 1]) / math.sqrt(2)
     assert across.tolist() == pytest.approx([1.0, -1.0])
-
-
-def test_half_of_a_small_gaussian_cloud_on_a_saddle_goes_to_either_side():
-    share = float(flowsim.gaussian(Saddle(), [1e-12], 100).fraction[0])
-    assert 0.3 < share < 0.7
-
-
-@pytest.mark.slow
-def test_a_diagonal_linear_network_fits_its_data_from_any_scale():
-    """From u = v = α the predictor β = u² − v² leaves the saddle at 0."""
-    x, y = torch.tensor([[1.0, 0.5], [0.3, 1.0]]).double(), torch.tensor([1.0, 0.2]).double()
-
-    def loss(a, b, c, d):
-        beta = torch.stack([a**2 - c**2, b**2 - d**2], -1)
-        return ((beta @ x.T - y) ** 2).sum(-1) / 2
-
-    starts = [[alpha] * 4 for alpha in (1e-2, 1e-8, 1e-30)]
-    found = flowsim.find_limits(flowsim.from_loss(loss), starts)
-    beta = found.theta[:, :2] ** 2 - found.theta[:, 2:] ** 2
-    assert (found.label == Label.LOCAL_MINIMUM).all()
-    assert np.abs(beta - torch.linalg.solve(x, y).numpy()).max() < 1e-5
 
 
 class FlatSaddle(Model):

@@ -7,7 +7,6 @@ from conftest import box, rows
 from rank_one_oracle import Oracle, UndecidedError
 
 from flowsim import BinaryChain, find_limits, hitting_times, trajectories
-from flowsim.interface import conserved_values
 from flowsim.labels import Label, Rule, Status
 from flowsim.models.rank_one.model import RankOneModel
 
@@ -90,37 +89,6 @@ def test_at_one_position_a_row_stops_where_the_flow_is_not_unique(p, q):
     assert set(find_limits(model, sides).label.tolist()) == {1, 2}
 
 
-def test_at_one_position_a_slide_also_ends_where_its_open_side_alone_turns():
-    """At 1 + 4w₁w₂ = 0, where the flow is unique."""
-    model = RankOneModel(BinaryChain(0.5, 0.8), 1)
-    starts = rows([-1.0, 1.0, 1.0, -0.3, 2.0], [-0.5, 0.5, 1.0, -0.35, 3.0],
-                  [-2.0, 2.0, 1.0, -0.4, 1.5])  # fmt: skip
-    assert check_against_the_oracle(model, starts) == (3, 3)
-    assert find_limits(model, starts).label.tolist() == [2, 2, 1]
-
-
-@pytest.mark.parametrize("length", [1, 2])
-def test_labels_do_not_depend_on_the_tolerance(length, generator):
-    model = RankOneModel(BinaryChain(0.97, 0.6), length)
-    starts = gaussian(model, 500, generator, 3.0)
-    loose, tight = (find_limits(model, starts, rtol=rtol) for rtol in (1e-8, 1e-10))
-    assert torch.equal(loose.label, tight.label)
-    given_up = loose.label == Label.UNRESOLVED
-    assert bool(given_up.any()) == (length == 1)
-    assert (loose.loss[given_up] >= model.chain.stationary_entropy - 1e-12).all()
-
-
-@pytest.mark.slow
-def test_limits_and_times_are_those_of_an_independent_integration(generator):
-    counts = []
-    for (p, q), length, tied in zip(CHAINS, (8, 3, 1024, 8, 64), [*BOTH, *BOTH, True], strict=True):
-        model = RankOneModel(BinaryChain(p, q), length, tied=tied)
-        starts = torch.cat([gaussian(model, 1, generator), lifted(model, 1, generator)])
-        counts.append(check_against_the_oracle(model, starts))
-    decided, slid = np.sum(counts, axis=0)
-    assert decided >= 6 and slid >= 1
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("i", [0, 3, 4, 7])
 def test_limits_and_times_of_many_starts(i, generator):
@@ -143,20 +111,6 @@ def test_an_orbit_that_slides_is_right_to_a_millionth(tied):
     assert decided >= 3 and slid >= 2
 
 
-@pytest.mark.parametrize("tied", BOTH)
-@pytest.mark.parametrize("length", [1, 8, 10**6])
-def test_what_the_flow_conserves_does_not_drift(tied, length, generator):
-    for p, q in CHAINS:
-        model = RankOneModel(BinaryChain(p, q), length, tied=tied)
-        starts = torch.cat([gaussian(model, 6, generator), lifted(model, 4, generator)])
-        limits = find_limits(model, starts)
-        assert (limits.label != Label.UNRESOLVED).all()
-        drift = (conserved_values(model, limits.theta) - conserved_values(model, starts)).abs()
-        assert drift[:, 0].max() <= 1e-12
-        size = conserved_values(model, starts).abs().amax(dim=0).clamp_min(1.0)
-        assert (drift <= 1e-11 * size).all()
-
-
 def test_every_start_is_decided(generator):
     for p, q in CHAINS:
         for length in (1, 64, 10**6):
@@ -171,27 +125,6 @@ def test_every_start_is_decided(generator):
             minima = limits.label == Label.GLOBAL_MINIMUM
             excess = limits.loss[minima] - model.chain.entropy_rate
             assert excess.abs().max() < 1e-12 and limits.gradient_norm[~stopped].max() < 1e-6
-
-
-def test_starts_far_out_are_decided(generator):
-    """Where w₁w₂ grows to 10⁵ and more, e and b come to rest in times without end."""
-    for p, q in CHAINS:
-        model = RankOneModel(BinaryChain(p, q), 8)
-        starts = model.from_canonical(box(100, 2, generator, 9.0))
-        limits = find_limits(model, starts)
-        assert (limits.label != Label.UNRESOLVED).all()
-        trapped = limits.label == Label.LOCAL_MINIMUM
-        excess = limits.loss[trapped] - model.chain.stationary_entropy
-        assert bool(trapped.any()) == (p + q > 1)
-        assert (excess.abs() < 1e-12).all()
-        assert (limits.theta[trapped, 0] == 0).all()
-
-
-def test_untied_orbits_all_reach_the_global_minima(generator):
-    """Untied, the bad minima are saddles (AM Thm. 3)."""
-    model = RankOneModel(BinaryChain(0.5, 0.8), 8, tied=False)
-    limits = find_limits(model, gaussian(model, 200, generator))
-    assert (limits.label == Label.GLOBAL_MINIMUM).all()
 
 
 def test_critical_starts_are_called_what_they_are():
@@ -212,26 +145,6 @@ def test_critical_starts_are_called_what_they_are():
     assert find_limits(untied, rows([0.0, 0.5, 1, 1, bias, 0])).label.item() == Label.SADDLE
 
 
-@pytest.mark.parametrize("tied", BOTH)
-@pytest.mark.parametrize(("p", "q"), CHAINS)
-def test_starts_on_a_surface_are_decided(p, q, tied):
-    model = RankOneModel(BinaryChain(p, q), 8, tied=tied)
-    starts = rows(
-        [0.7, 0.0, 0.9, 0.4, 0.1, 0.3],  # Y_0 = 0
-        [0.7, -0.7, 0.9, -0.8, 0.1, 0.3],  # Y_1 = 0
-        [0.0, 0.4, 0.9, 0.4, 1.1, 0.3],  # e = 0, the bias not at its optimum
-        [0.6, -0.2, 0.0, 1.3, 0.1, 0.3],  # w₁ = 0, which it may cross
-        [0.6, -0.2, 1.3, 0.0, 0.1, 0.3],
-        [0.6, -0.2, 0.0, 0.0, 0.1, 0.3],
-        [0.0, 0.0, 1.2, -0.8, 0.1, 0.3],  # both surfaces at once
-    )[:, : len(model.coordinates)]
-    limits = find_limits(model, starts)
-    assert (limits.label != Label.UNRESOLVED).all()
-    assert (limits.status == Status.CONVERGED).all()
-    if not tied:
-        assert (limits.label == Label.GLOBAL_MINIMUM).all()
-
-
 def test_paths_end_at_the_limits_and_do_not_depend_on_the_times(generator):
     model = RankOneModel(BinaryChain(0.5, 0.8), 8)
     starts = gaussian(model, 10, generator)
@@ -240,26 +153,3 @@ def test_paths_end_at_the_limits_and_do_not_depend_on_the_times(generator):
     many = trajectories(model, starts, torch.linspace(0, 3, 31, dtype=torch.float64))
     torch.testing.assert_close(few[1], many[-1], rtol=0, atol=1e-8)
     torch.testing.assert_close(few[2], limits.theta, rtol=1e-6, atol=1e-6)
-
-
-def test_a_tighter_tolerance_gives_smaller_errors(generator):
-    model = RankOneModel(BinaryChain(0.2, 0.3), 8)
-    starts = gaussian(model, 20, generator)
-    times = torch.tensor([0.0, 2.0], dtype=torch.float64)
-    exact = trajectories(model, starts, times, rtol=1e-13)[1]
-    errors = [
-        (trajectories(model, starts, times, rtol=rtol)[1] - exact).abs().max().item()
-        for rtol in (1e-5, 1e-7, 1e-9)
-    ]
-    assert errors[1] < errors[0] / 20 and errors[2] < errors[1] / 20 and errors[2] < 1e-7
-
-
-@pytest.mark.parametrize("tied", BOTH)
-def test_the_opposite_direction_is_the_same_run(tied, generator):
-    """α → −α turns the signs of all coordinates but the bias, and changes no logit."""
-    model = RankOneModel(BinaryChain(0.9, 0.9), 8, tied=tied)
-    turn = torch.tensor([-1.0, -1, -1, -1, 1, -1][: len(model.coordinates)], dtype=torch.float64)
-    starts = gaussian(model, 30, generator, 2.0)
-    here, there = find_limits(model, starts), find_limits(model, starts * turn)
-    assert torch.equal(here.label, there.label)
-    torch.testing.assert_close(here.theta * turn, there.theta, rtol=0, atol=1e-10)

@@ -20,7 +20,7 @@ from flowsim.models.rank_one.attention import termination as ends
 from flowsim.models.uniform.ranges import gather
 from flowsim.models.uniform.rows import MEMORY
 from flowsim.models.uniform.sums import EACH, SUMS, class_sums
-from flowsim.models.uniform.table import BEYOND, LAMBDA, STEEPEST, UNIGRAM_LOGIT, LawTable
+from flowsim.models.uniform.table import BEYOND, STEEPEST, UNIGRAM_LOGIT, LawTable
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 THETA = (0.5, 0.2, -0.6, -0.7, 0.6, -0.5, 0.3, 0.2)
@@ -71,25 +71,6 @@ def test_curvatures_count_along_the_surface_of_what_is_conserved():
                 assert found == (off > 0)
 
 
-def test_a_row_with_attention_keeps_what_it_conserves():
-    engine, row = begun(RankOneModel(BinaryChain(0.5, 0.8), 2, attention=True), THETA)
-    y, ints, memory = row.y.copy(), row.ints, row.memory
-    assert memory[ends.BALANCE] == pytest.approx(0.49 - 0.36)
-    assert memory[ends.BALANCE + 1] == pytest.approx(0.25 - 0.09)
-    assert memory[ends.MARK] == -1 and memory[ends.LIMIT] == np.inf
-    off = row.y
-    off += 1e-6 * np.arange(8)
-    engine.conserve(row, 0.7)
-    assert memory[ends.TIME] == 0.7
-    assert (off[[0, 1, 2, 7]] == (y + 1e-6 * np.arange(8))[[0, 1, 2, 7]]).all()
-    assert off[3] ** 2 - off[4] ** 2 == pytest.approx(0.49 - 0.36, abs=1e-10)
-    assert off[5] ** 2 - off[6] ** 2 == pytest.approx(0.25 - 0.09, abs=1e-10)
-    flat = off.copy()
-    flat[3:7] = 0.0
-    ends.conserve(flat, ints, memory)
-    assert (flat[3:7] == 0).all()
-
-
 #: Of a row that creeps: what its loss fell by in the decade before the last, in this one, what
 #: the last extrapolation is off by, the sign of the curvature; and whether it is decided.
 CREEPS = [
@@ -129,24 +110,6 @@ def test_a_row_that_creeps_is_decided_by_its_falls(case):
     assert memory[ends.MARK] == 8
 
 
-def test_a_mark_is_passed_once_and_not_too_early():
-    assert creeping(1e-3, 3e-4, 0.0, mark=8)[2][ends.LIMIT] == pytest.approx(
-        creeping(1e-3, 3e-4, 0.0, mark=8)[1]
-    )
-    _, _, memory = creeping(1e-3, 3e-4, 0.0, time=0.99, mark=-1)
-    assert memory[ends.MARK] == -1
-    _, _, memory = creeping(1e-3, 3e-4, 0.0, time=1.0, mark=-1)
-    assert memory[ends.MARK] == 0
-    _, _, memory = creeping(1e-3, 3e-4, 0.0, time=500.0, mark=2)
-    assert memory[ends.MARK] == 5
-    assert (memory[ends.EXCESSES + 3 : ends.EXCESSES + 6] > 0).all()
-    theta = (0.3, 0.2, -0.1, -0.7, 0.6, -0.5, 0.3, 0.2)
-    assert creeping(1e-3, 3e-4, 0.0, theta=theta)[0] == DRIFTS  # λ is −0.3: from 1000/λ² on
-    assert creeping(1e-3, 3e-4, 0.0, time=1.1e4, theta=theta)[0] == GOING
-    rule, _, memory = creeping(1e-3, 3e-4, 0.0, time=1e24, mark=7)
-    assert rule == GOING and memory[ends.MARK] == 7
-
-
 @pytest.mark.parametrize("sign, trap", [(1, True), (-1, False)])  # γ = ±9: λ(1 + γ/2) < 0 or > 0
 @pytest.mark.parametrize("bias", [[], [math.log(0.5 / 0.8)]], ids=["optimal", "dynamic"])
 def test_a_row_is_trapped_by_a_plane_that_attracts(sign, trap, bias):
@@ -175,15 +138,6 @@ def test_a_row_is_trapped_by_a_plane_that_attracts(sign, trap, bias):
     small[1] = math.log(1e-4)
     assert found(0.0, 0.9e4 * still, 0.0, at=small) == REST
     assert found(0.0, 1e-7, 0.0, at=small) == GOING
-
-
-@pytest.mark.parametrize("off, rule", [(0.0, MINIMA), (3e-6, MINIMA), (1e-3, REST)])
-def test_a_row_that_stands_still_is_at_a_minimum_or_rests(off, rule):
-    target = math.log(0.2 / 0.8)
-    for y in ([0.0, 0.0, target - 1, target / 2 + off], [off, 0.0, target - 1]):
-        engine, row = uniform_row(1, y, sign=0)
-        assert decide(engine, row, 0.0) == rule
-        assert decide(engine, row, 1.1e-12) == GOING
 
 
 def test_next_to_p_and_q_of_sum_one_rounding_does_not_hide_a_minimum():
@@ -215,14 +169,6 @@ def test_residuals_of_rare_symbols_keep_their_digits(q):
     exact = pi1 * (1 / (1 + exp(-(log(target / (1 - target)) + mpf("1e-3")))) - target)
     found = memory[SUMS + 2 * EACH] + memory[SUMS + 3 * EACH]
     assert found == pytest.approx(float(exact), rel=1e-9, abs=0)
-
-
-@pytest.mark.parametrize("bias", [[], [math.log(0.3 / 0.7)]], ids=["optimal", "dynamic"])
-def test_where_p_and_q_sum_to_one_the_loss_alone_decides(bias):
-    for e, rule in ((-12.0, MINIMA), (0.0, GOING)):
-        engine, row = uniform_row(2, [e, 0.0, 0.3, *bias], (0.3, 0.7))
-        assert row.reals[LAMBDA] == 0
-        assert decide(engine, row, [-1.0, *[1.0] * (2 + len(bias))]) == rule
 
 
 def test_a_row_with_attention_at_rest_is_a_minimum_a_trap_or_a_rest():

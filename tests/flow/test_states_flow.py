@@ -54,13 +54,6 @@ def test_labels_next_to_the_separatrix_are_right_or_open(case, generator):
             assert bool((label != Label.UNRESOLVED)[away > 1e-9].all())
 
 
-def test_at_the_threshold_everything_is_learned(generator):
-    model = states(5, 0.8, 4)
-    found = find_limits(model, torch.randn(200, 2, dtype=F64, generator=generator))
-    assert bool((found.label == Label.GLOBAL_MINIMUM).all())
-    assert found.loss.tolist() == pytest.approx([math.log(5)] * 200, rel=1e-14)
-
-
 def test_critical_starts_stay_and_are_named():
     model = states(5, 0.9, 4)
     edge = math.sqrt(model.chain.target_logit_gap * 4 / 5 / (1 - 4))

@@ -11,16 +11,14 @@ from torch.autograd.functional import hessian, jacobian
 from flowsim import (
     BinaryChain,
     Label,
-    Status,
     find_limits,
-    hitting_times,
 )
 from flowsim.models import UniformAttentionModel
 from flowsim.models.uniform import rows as uniform
 from flowsim.models.uniform.ranges import gather
 from flowsim.models.uniform.shift import best_shift, newton_shift
 from flowsim.models.uniform.sums import EACH, SUMS, class_sums
-from flowsim.models.uniform.table import STEEPEST, UNIGRAM_LOGIT, LawTable, law_table
+from flowsim.models.uniform.table import STEEPEST, UNIGRAM_LOGIT, LawTable
 
 
 def evaluate(table, theta, memory=None):
@@ -128,60 +126,6 @@ def test_the_optimal_bias_is_the_root_in_forty_digits(scale):
                     assert abs(step) <= 1e-5
 
 
-def test_a_level_that_is_missing_is_asked_for_and_nothing_not_finite_is_answered():
-    table = LawTable(BinaryChain(0.5, 0.8), 64, False, True)
-    memory = np.zeros(uniform.MEMORY)
-    memory[uniform.SIGN] = 1.0
-    field, jacobian = np.empty(3), np.empty((3, 3))
-    steep = np.array([0.5, 0.5, 0.8])  # κ = 31
-    arguments = memory, field, jacobian, 1.0
-    assert uniform.expand(steep, table.reals, table.ints, *arguments) == 1 + 5
-    table.add(5)
-    assert uniform.expand(steep, table.reals, table.ints, *arguments) == 0
-    memory[uniform.KNOWN] = 0.0
-    broken = np.array([np.nan, 0.5, 0.8])
-    assert uniform.expand(broken, table.reals, table.ints, *arguments) == -1
-
-
-def test_times_from_known_limits_need_no_table_that_the_limits_have_filled():
-    """The table of a chain may be a new one, as in another process."""
-    model = UniformAttentionModel(BinaryChain(0.5, 0.8), 8)
-    starts = torch.tensor([[0.5, -1.4, 0.0], [1.9, -1.9, 0.0]], dtype=torch.float64)
-    limits = find_limits(model, starts)
-    expected = hitting_times(model, starts, 0.03, limits=limits)
-    law_table.cache_clear()
-    found = hitting_times(model, starts, 0.03, limits=limits)
-    assert found.isfinite().all() and torch.equal(found, expected)
-
-
-def test_a_plane_that_is_never_left_stays_flat():
-    """w = 0: log|w| does not move and nothing depends on it."""
-    table = LawTable(BinaryChain(0.5, 0.8), 16, False, True)
-    table.add(3)
-    memory, field, jacobian = np.zeros(uniform.MEMORY), np.empty(3), np.empty((3, 3))
-    y = np.array([0.2, 0.0, 0.4])
-    assert uniform.expand(y, table.reals, table.ints, memory, field, jacobian, 1.0) == 0
-    assert field[1] == 0
-    assert (jacobian[1] == 0).all()
-    assert (jacobian[:, 1] == 0).all()
-
-
-def test_steep_logits_are_no_critical_points():
-    """Where σ′ underflows for all nodes of a class the field goes on; over N = 1, Δ = e²(1+a)g."""
-    theta = torch.tensor([[-1.0, -10.0, 3.0], [-1.0, -10.0, 10.0]], dtype=torch.float64)
-    for bias, starts in (("optimal", theta), ("dynamic", torch.cat([theta, 0 * theta[:, :1]], 1))):
-        model = UniformAttentionModel(BinaryChain(0.9, 0.9), 1, bias=bias)
-        assert model.gradient(starts).abs().max() > 10
-        assert (find_limits(model, starts).label == Label.GLOBAL_MINIMUM).all()
-
-
-def test_a_class_without_residuals_bends_the_loss():
-    """At p = ½ and logits of 0 after zeros."""
-    model, theta = UniformAttentionModel(BinaryChain(0.5, 0.8), 2, "dynamic"), [1.0, 0.5, 0.0, 0.5]
-    theta = torch.tensor(theta, dtype=torch.float64)
-    near(model.hessian(theta), hessian(uniform_loss(model.chain, 2), theta).numpy(), 1e-12)
-
-
 def test_slow_is_not_critical_close_to_independence():
     """With λ = −9e-5 and π₀π₁ = 1e-4 no gradient is large; these starts are on no critical set."""
     model = UniformAttentionModel(BinaryChain(1e-4, 0.99999), 1)
@@ -200,10 +144,3 @@ def test_where_both_losses_are_one_number_the_sign_of_the_slope_decides(beside):
         UniformAttentionModel(BinaryChain(0.3, 0.7), 3), [[0.3, 0.5, 0.2], [0.3, -2.0, 0.2]]
     )
     assert (even.label == Label.GLOBAL_MINIMUM).all()
-
-
-def test_evaluations_are_nine_a_step_and_one():
-    model = UniformAttentionModel(BinaryChain(0.5, 0.8), 2)
-    found = find_limits(model, [[0.3, -0.5, 0.1], [1.0, 0.5, -0.3]], max_steps=9)
-    assert (found.status == Status.TIMED_OUT).all()
-    assert found.evaluations.tolist() == [82, 82]
