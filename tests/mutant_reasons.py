@@ -92,7 +92,6 @@ REASONS = {
     ("flowsim.models.canonical.basins", "`w < SADDLE_W` becomes `w <= SADDLE_W`"): _AT_SADDLE,
     ("flowsim.flow.orbits", "`0` becomes `1`"): "only the shape counts",
     ("flowsim.flow.gap.loops", "`plane < other` becomes `plane <= other`"): _ROUNDED,
-    ("flowsim.flow.gap.timed", "`t - last` becomes `t + last`"): "only a first guess",
     ("flowsim.models.uniform.shift",
      "`corner // 2 - 0.5 + a * (corner % 2 - 0.5)` becomes "
      "`corner // 2 - 0.5 - a * (corner % 2 - 0.5)`"): "both signs are among the corners",
@@ -113,9 +112,6 @@ REASONS = {
      "`trial % 5 == 4` becomes `trial % 5 != 4`"): _ROOT,
     ("flowsim.flow.gap.loops", "`third + move` becomes `third - move`"): "both sides are tried",
     ("flowsim.flow.gap.engine", "`5` becomes `10`"): _ROOM,
-    ("flowsim.flow.gap.timed",
-     "`allowed.atol / allowed.rtol` becomes `allowed.atol * allowed.rtol`"):
-        "steps beside z = 0 are shorter, and as right",
     ("flowsim.flow.any_loss", "`high - low` becomes `high + low`"): _ROOT,
     ("flowsim.flow.reference",
      "`-_SHARPNESS * beyond / speed` becomes `-_SHARPNESS * beyond * speed`"):

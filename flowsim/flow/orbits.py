@@ -112,8 +112,7 @@ def trajectories(
     """Trajectories of dθ/dt = −G⁻¹∇L at the times ``t``, in physical gradient-flow time.
 
     The same as ``integrate``, and much faster for many rows: every row has steps of its own, which
-    need not end on the requested times. Where L = ℓ(Δ) the logit gap Δ is the independent variable,
-    dt = dΔ/(−ℓ′(Δ) ‖∇Δ‖²), and physical time is inverted for each of ``t`` (``flow.gap.timed``);
+    need not end on the requested times. Where L = ℓ(Δ) the steps are explicit (``flow.gap.timed``);
     the steps of other models are linearly implicit in physical time (``flow.rows``).
 
     Args:

@@ -8,15 +8,14 @@ import math
 import numpy as np
 import pytest
 from conftest import box
-from scipy.integrate import DOP853, quad
+from scipy.integrate import DOP853
 
 import flowsim
 from flowsim import BinaryChain
 from flowsim.compiled import config
 from flowsim.flow.gap.engine import engine_of
-from flowsim.flow.gap.timed import NODES
 from flowsim.flow.options import Steps
-from flowsim.models.gap_family.compiled import log_add, loss, loss_parameters, slope
+from flowsim.models.gap_family.compiled import log_add, loss, loss_parameters
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 NAMES = ["canonical", "linear", "untied"]
@@ -38,57 +37,28 @@ def as_triple(row):
 def tuples(engine, sign, point, h):
     """A step from a point: its start, its end, the slopes and the stages."""
     slopes = engine.rates(False, sign, *point)
-    after, stages = engine.step(False, sign, h, point, slopes)
+    after, stages = engine.step(False, sign, None, h, point, slopes)
     return point, after, slopes, stages
 
 
-@pytest.mark.parametrize(
-    "name, starts",
-    [
-        ("canonical", [(1.0, -0.4, 0.0), (0.8, 0.9, 0.0), (8.0, -0.3, 0.0)]),
-        ("linear", [(1.0, 0.5, 0.3), (0.7, -0.6, -1.4)]),
-        ("untied", [(0.9, -0.4, 0.6), (9.0, 1.0, 0.2)]),
-    ],
-)
-def test_a_course_keeps_time_and_place(name, starts):
-    """One step of the engine against quadrature of dt = dΔ/(ℓ′ ‖∇Δ‖²) along scipy's orbit."""
-    law, engine = loss_parameters(BinaryChain(0.5, 0.8)), engine_for(name)
-    for theta in starts:
-        far = engine.is_far(*theta, law[0])
-        sign, *start = engine.point_of(far, *theta)
-        now, h = engine.gap(far, sign, *start), -0.02
-        slopes = engine.rates(far, sign, *start)
-        after, stages = engine.step(far, sign, h, tuple(start), slopes)
-        course = np.zeros((4, NODES))
-        log_part, unsure = engine.prepare(
-            far, sign, law, now, h, law[0], tuple(start), after, slopes, stages,
-            1e-2, np.zeros((4, NODES)), course,
-        )  # fmt: skip
-        run = DOP853(lambda _, p: engine.rates(far, sign, *p), now, start, now + h,  # noqa: B023
-                     rtol=1e-13, atol=1e-14)  # fmt: skip
-        pieces = []
-        while run.status == "running":
-            run.step()
-            pieces.append(run.dense_output())
+@pytest.mark.parametrize("name", NAMES)
+def test_between_its_ends_a_step_in_time_is_scipy_s(name):
+    params, engine = loss_parameters(BinaryChain(0.5, 0.8)), engine_for(name)
+    start, h = (0.9, 0.4, 0.6), 0.01
+    start = (*start[:2], 0.0 if name == "canonical" else start[2])
 
-        def point(delta, pieces=pieces):
-            return next(p for p in pieces if p.t_old >= delta >= p.t or p is pieces[-1])(delta)
+    def field(_, p):
+        return engine.velocity(False, 1.0, params, *p)
 
-        def rate(delta, far=far, sign=sign, point=point):
-            steep = engine.steepness(far, sign, *point(delta))
-            return -1 / (slope(law, delta - law[0]) * steep)
-
-        fall = h / (law[0] - now)
-        whole, _ = quad(rate, now, now + h, epsabs=1e-13, epsrel=1e-12)
-        assert engine.duration(course, log_part, fall) == pytest.approx(whole, rel=1e-9)
-        assert 0 <= unsure < 1e-6
-        for v in (0.8, 0.3):
-            at = now + (1 - v) * h
-            found = engine.point_at(course, after, v)
-            assert found == pytest.approx(point(at), rel=1e-9, abs=1e-10)
-            t, _ = quad(rate, now, at, epsabs=1e-13, epsrel=1e-12)
-            _, u, _ = engine.place(course, log_part, fall, t, 0.0, 1e-12)
-            assert u == pytest.approx(1 - fall * (1 - v), rel=1e-9)
+    slopes = engine.velocity(False, 1.0, params, *start)
+    after, stages = engine.step(False, 1.0, params, h, start, slopes)
+    dense = engine.dense_vectors(False, 1.0, params, start, after, h, slopes, stages)
+    solver = DOP853(field, 0.0, start, 1.0, first_step=h, rtol=1, atol=1)
+    solver.step()
+    assert after == pytest.approx(tuple(solver.y), rel=1e-14)
+    for x in (0.2, 0.7):
+        expected = tuple(solver.dense_output()(x * h))
+        assert engine.between(start, after, h, x, dense) == pytest.approx(expected, rel=1e-14)
 
 
 @pytest.mark.parametrize("pq", [(0.5, 0.8), (0.2, 0.3), (0.5, 0.5)])

@@ -77,15 +77,13 @@ class LogitGapSolver:
 
     def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
         """θ (T, n, k) at the times (T, n), from ``start`` at times[0]; NaN if not known."""
-        system, scratch = self.system, _scratch()
+        system = self.system
         rows = _rows(start) * (system.scale or 1.0)
         since = _rows((times[1:] - times[0]).T) / system.time
         path = np.empty((len(rows), len(times), rows.shape[1]))
         for i in range(0, len(rows), PART):
             part = slice(i, i + PART)
-            self.engine.find_paths(
-                system.params, rows[part], since[part], steps, scratch, path[part, 1:]
-            )
+            self.engine.find_paths(system.params, rows[part], since[part], steps, path[part, 1:])
         if system.scale:
             path[:, 1:] /= system.scale
         path[:, 0] = _rows(start)
@@ -99,13 +97,9 @@ class LogitGapSolver:
         system, found = self.system, np.empty(len(start))
         rows = _rows(start) * (system.scale or 1.0)
         gaps = _rows(ends.label == Label.GLOBAL_MINIMUM) * system.params[0]
-        self.engine.find_times(system.params, rows, gaps, fraction, steps, _scratch(), found)
+        self.engine.find_times(system.params, rows, gaps, fraction, steps, found)
         return torch.from_numpy(found * system.time).to(start.device)
 
 
 def _rows(tensor: Tensor) -> np.ndarray:
     return np.ascontiguousarray(tensor.detach().cpu().numpy())
-
-
-def _scratch() -> timed.Scratch:
-    return np.zeros((4, timed.NODES)), np.zeros((4, timed.NODES)), np.zeros((3, 5))

@@ -65,10 +65,10 @@ TRAPPED, REACHED = int(Rule.TRAPPED_BY_PLANE), int(Rule.REACHED_MINIMA)
 _ON_MINIMA, _AGREE, _DIFFER = return_codes.ON_MINIMA, return_codes.AGREE, return_codes.DIFFER
 _CONVERGED, _TIMED_OUT, _FAILED = int(Status.CONVERGED), int(Status.TIMED_OUT), int(Status.FAILED)
 
-_END = (0, *range(5, 12))
+END = (0, *range(5, 12))
 
 
-def _moved(row: Iterable[float], given: tuple[int, ...] = ()) -> Any:
+def moved(row: Iterable[float], given: tuple[int, ...] = ()) -> Any:
     """p + h Σ aᵢ kᵢ, compiled: a function of p, h and the slopes kᵢ at ``given``, or where aᵢ ≠ 0.
 
     Written out, since a loop over so few numbers would cost more than their sum.
@@ -84,12 +84,12 @@ def _moved(row: Iterable[float], given: tuple[int, ...] = ()) -> Any:
 
 (
     stage1, stage2, stage3, stage4, stage5, stage6, stage7, stage8, stage9, stage10, stage11,
-) = map(_moved, DOP853.A[1:])  # fmt: skip
+) = map(moved, DOP853.A[1:])  # fmt: skip
 #: The end of the step, whose slope is the first of the next step; and the errors.
-stage12, error5, error3 = (_moved(row, _END) for row in (DOP853.B, DOP853.E5, DOP853.E3))
+stage12, error5, error3 = (moved(row, END) for row in (DOP853.B, DOP853.E5, DOP853.E3))
 #: The last three stages serve the interpolant alone.
 stage13, stage14, stage15 = (
-    _moved(row, (*_END, *range(12, 13 + i))) for i, row in enumerate(DOP853.A_EXTRA)
+    moved(row, (*END, *range(12, 13 + i))) for i, row in enumerate(DOP853.A_EXTRA)
 )
 
 
@@ -102,19 +102,33 @@ def initial_point(theta: Point, target: float) -> tuple[bool, float, Point]:
 
 
 @template(no_cpython_wrapper=True)
-def step(far: bool, sign: float, h: float, p: Point, k0: Point) -> tuple[Point, Stages]:
-    """Move Δ by h from p, where the slopes are k0: the new point, and the stages."""
-    k1 = rates(far, sign, *stage1(p, h, k0))
-    k2 = rates(far, sign, *stage2(p, h, k0, k1))
-    k3 = rates(far, sign, *stage3(p, h, k0, k2))
-    k4 = rates(far, sign, *stage4(p, h, k0, k2, k3))
-    k5 = rates(far, sign, *stage5(p, h, k0, k3, k4))
-    k6 = rates(far, sign, *stage6(p, h, k0, k3, k4, k5))
-    k7 = rates(far, sign, *stage7(p, h, k0, k3, k4, k5, k6))
-    k8 = rates(far, sign, *stage8(p, h, k0, k3, k4, k5, k6, k7))
-    k9 = rates(far, sign, *stage9(p, h, k0, k3, k4, k5, k6, k7, k8))
-    k10 = rates(far, sign, *stage10(p, h, k0, k3, k4, k5, k6, k7, k8, k9))
-    k11 = rates(far, sign, *stage11(p, h, k0, k3, k4, k5, k6, k7, k8, k9, k10))
+def velocity(
+    far: bool, sign: float, params: LossParameters | None, x: float, y: float, z: float
+) -> Point:
+    """The coordinates' derivatives by Δ, or, with a loss's parameters, by physical time."""
+    k = rates(far, sign, x, y, z)
+    if params is None:
+        return k
+    rate = -slope(params, gap(far, sign, x, y, z) - params[0]) * steepness(far, sign, x, y, z)
+    return k[0] * rate, k[1] * rate, k[2] * rate
+
+
+@template(no_cpython_wrapper=True)
+def step(
+    far: bool, sign: float, params: LossParameters | None, h: float, p: Point, k0: Point
+) -> tuple[Point, Stages]:
+    """A step of length h from p, where the slopes are k0: the new point, and the stages."""
+    k1 = velocity(far, sign, params, *stage1(p, h, k0))
+    k2 = velocity(far, sign, params, *stage2(p, h, k0, k1))
+    k3 = velocity(far, sign, params, *stage3(p, h, k0, k2))
+    k4 = velocity(far, sign, params, *stage4(p, h, k0, k2, k3))
+    k5 = velocity(far, sign, params, *stage5(p, h, k0, k3, k4))
+    k6 = velocity(far, sign, params, *stage6(p, h, k0, k3, k4, k5))
+    k7 = velocity(far, sign, params, *stage7(p, h, k0, k3, k4, k5, k6))
+    k8 = velocity(far, sign, params, *stage8(p, h, k0, k3, k4, k5, k6, k7))
+    k9 = velocity(far, sign, params, *stage9(p, h, k0, k3, k4, k5, k6, k7, k8))
+    k10 = velocity(far, sign, params, *stage10(p, h, k0, k3, k4, k5, k6, k7, k8, k9))
+    k11 = velocity(far, sign, params, *stage11(p, h, k0, k3, k4, k5, k6, k7, k8, k9, k10))
     stages = (k5, k6, k7, k8, k9, k10, k11)
     return stage12(p, h, k0, *stages), stages
 
@@ -226,7 +240,7 @@ def follow(
     now, k0 = gap(far, sign, *p), rates(far, sign, *p)
     h = clip_step(min(first_length(now, end, allowed.rtol), max_step(far, p, k0)), end - now)
     for attempt in range(1, allowed.most + 1):
-        after, stages = step(far, sign, h, p, k0)
+        after, stages = step(far, sign, None, h, p, k0)
         ratio = error(far, h, p, after, k0, stages, allowed)
         if not ratio <= 1.0:
             h = reject_step(h, ratio)
