@@ -13,8 +13,9 @@ from flowsim.bifurcation.system import System
 #: Steps along a branch in parts of the scaled space (coordinates over their size, parameter over
 #: its range): the first, the largest, and the least; and how many of them.
 _FIRST, _LARGEST, _LEAST, _STEPS = 2e-3, 0.04, 1e-7, 1500
-#: Newton's steps of a corrector, the last of which is this short.
-_CORRECTIONS, _EXACT = 8, 1e-10
+#: Newton's steps of a corrector; how short the last is, and along a branch: the error left is of
+#: the size of its square.
+_CORRECTIONS, _EXACT, _CLOSE = 8, 1e-10, 1e-6
 #: A branch turns by less than this in a step (the cosine), and moves by less than this part of the
 #: step across the predicted direction.
 _TURN, _ASIDE = 0.97, 0.5
@@ -131,11 +132,13 @@ class Tracer:
         return found / found.norm(dim=1, keepdim=True)
 
     def corrected(
-        self, guess: Tensor, along: Tensor, kept: Tensor, steps: int = _CORRECTIONS
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        self, guess: Tensor, along: Tensor, kept: Tensor, steps: int = _CORRECTIONS,
+        exact: float = _EXACT,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
         """Zeros in the plane across ``along`` through guesses (n, size + 1).
 
-        Returns the points, whether each has converged, ∂F there, and Newton's steps taken.
+        Returns the points, whether each has converged, ∂F before the last step, and the number of
+        Newton's steps.
         """
         point, n = guess.clone(), len(guess)
         going = torch.arange(n)
@@ -154,7 +157,7 @@ class Tracer:
             fine = step.isfinite().all(1) & (step.norm(dim=1) < 1e3)
             point[going[fine]] += step[fine]
             count[going] += 1
-            arrived = fine & (step.norm(dim=1) <= _EXACT * (1 + point[going].norm(dim=1)))
+            arrived = fine & (step.norm(dim=1) <= exact * (1 + point[going].norm(dim=1)))
             done[going[arrived]] = True
             going = going[fine & ~arrived]
             if not len(going):
@@ -243,7 +246,7 @@ class Tracer:
             across = way.clone()
             across[lands] = 0.0
             across[lands, -1] = 1.0
-            new, done, slopes, count = self.corrected(guess, across, kept[going])
+            new, done, slopes, count = self.corrected(guess, across, kept[going], exact=_CLOSE)
             follows = self.kept_on(slopes[..., :-1], kept[going])
             turned = self.tangent(slopes, follows, way)
             ok = done & ((new - guess).norm(dim=1) <= _ASIDE * ratio + 1e-9)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,13 @@ from torch import Tensor
 from flowsim.arrays import Numbers
 from flowsim.bifurcation.branches import Branch, Tracer
 from flowsim.bifurcation.events import Event
-from flowsim.bifurcation.find import diagram, sampled
+from flowsim.bifurcation.find import Diagram, diagram, sampled
 from flowsim.bifurcation.record import starts_of, step_of, values_of
 from flowsim.bifurcation.system import STEP_NUMBERS, StepMap, System, with_decay
 from flowsim.errors import InputError
 from flowsim.records.attributes import described, provenance
 from flowsim.records.model_attributes import model_attributes
-from flowsim.running import expect, quickly
+from flowsim.running import Arrays, Keep, expect, keep_nothing, quickly
 from flowsim.spec import ModelSpec
 from flowsim.training.optimizer_choice import OptimizerChoice
 
@@ -274,6 +275,7 @@ def fold_curves(
     seed: int = 0,
     progress: Callable[[int], object] | None = None,
     near: Mapping[str, float] | None = None,
+    keep: Keep = keep_nothing,
 ) -> xr.Dataset:
     """Curves of folds, pitchforks, transcritical points and flips in the plane of two parameters.
 
@@ -291,6 +293,7 @@ def fold_curves(
         progress: called with the number of values of the second parameter done.
         near: values of both parameters, by name: only the event nearest to the first one's, at the
             second one's, is followed.
+        keep: as of ``continuation``, of the events at each value of the second parameter.
 
     Returns:
         Dataset with curve_value, curve_second, curve_<c> and curve_number over the curves' points,
@@ -343,23 +346,23 @@ def fold_curves(
     kinds: list[tuple[str, int]] = []
     for other in asked:
         one = _at(spec, parameter, (low, high), step, second, other)
-        with suppress(InputError):  # nothing to follow at this value
-            found = diagram(one, torch.from_numpy(values), theta, [theta[:0]] * len(values))
-            events = [event for event in found.events if event.kind in _FOLLOWED]
-            if near is not None:
-                events = sorted(events, key=lambda event: abs(event.value - near[parameter]))[:1]
-            for event in events:
-                known = any(
-                    kind == (event.kind, event.period) and _lies_on(curve, event, other)
-                    for kind, curve in zip(kinds, curves, strict=True)
-                )
-                if known:
-                    continue
-                system = both if step is None else both.with_period(event.period)
-                curve = followed(Extended(system, found.sizes[event.period], event, other), other)
-                if curve is not None:
-                    curves.append(curve)
-                    kinds.append((event.kind, event.period))
+        found = keep(partial(_events, one, torch.from_numpy(values), theta))
+        events = [_event(found, i) for i in range(len(found["value"]))]
+        if near is not None:
+            order = np.argsort(abs(found["value"] - near[parameter]), kind="stable")
+            events = [events[i] for i in order[:1]]
+        for event, size in events:
+            known = any(
+                kind == (event.kind, event.period) and _lies_on(curve, event, other)
+                for kind, curve in zip(kinds, curves, strict=True)
+            )
+            if known:
+                continue
+            system = both if step is None else both.with_period(event.period)
+            curve = followed(Extended(system, size, event, other), other)
+            if curve is not None:
+                curves.append(curve)
+                kinds.append((event.kind, event.period))
         if progress is not None:
             progress(1)
     if not curves:
@@ -379,6 +382,28 @@ def fold_curves(
         **(optimizer.on(first).attributes() if optimizer is not None else {}),
     })  # fmt: skip
     return described(record, first.long_names)
+
+
+def _events(system: System, values: Tensor, theta: Tensor) -> Arrays:
+    """The events that are followed, and the sizes by which each was found, as columns."""
+    found = Diagram([], [])
+    with suppress(InputError):  # nothing to follow at this value
+        found = diagram(system, values, theta, [theta[:0]] * len(values))
+    events = [event for event in found.events if event.kind in _FOLLOWED]
+    columns = {name: np.array([getattr(event, name) for event in events])
+               for name in ("kind", "value", "dimension", "period")}  # fmt: skip
+    columns |= {name: np.array([getattr(event, name).numpy() for event in events])
+                for name in ("state", "critical")}  # fmt: skip
+    return columns | {"size": np.array([found.sizes[event.period].numpy() for event in events])}
+
+
+def _event(found: Arrays, i: int) -> tuple[Event, Tensor]:
+    """One of the events of ``_events``, and its sizes."""
+    row = {name: column[i] for name, column in found.items()}
+    size = torch.from_numpy(row.pop("size"))
+    state, critical = (torch.from_numpy(row.pop(name)) for name in ("state", "critical"))
+    plain = {name: value.item() for name, value in row.items()}
+    return Event(**plain, state=state, critical=critical, branch=-1), size
 
 
 def _at(

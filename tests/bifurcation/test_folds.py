@@ -8,7 +8,7 @@ import torch
 from command import run
 
 import flowsim
-from flowsim.bifurcation import fold_curves
+from flowsim.bifurcation import fold_curves, folds
 from flowsim.bifurcation.events import Event
 from flowsim.bifurcation.folds import Extended, followed
 from flowsim.bifurcation.system import StepMap, System
@@ -128,7 +128,7 @@ def test_flips_of_steps_are_followed_over_a_second_number(second, known):
     assert float(curve.value.max()) == pytest.approx(side[1])
 
 
-def test_the_command_draws_fold_curves_and_prints_cusps(tmp_path):
+def test_the_command_resumes_draws_fold_curves_and_prints_cusps(tmp_path, monkeypatch):
     (tmp_path / "cusp.py").write_text(
         "import flowsim\nclass Cusp(flowsim.Model):\n    coordinates = ('x',)\n"
         "    def __init__(self, a=0.0, b=0.0):\n        self.a, self.b = a, b\n"
@@ -136,7 +136,20 @@ def test_the_command_draws_fold_curves_and_prints_cusps(tmp_path):
         "        return x**4 + self.a * x**2 + self.b * x\n"
     )
     words = ["--model", "cusp.py:Cusp", "--over", "b=-3.0:3:2", "--and", "a=-2.0:1:2", "--json"]
-    done = run("continue", *words, cwd=tmp_path)
+    done = run("continue", *words, "--near", "b=9", "--near", "a=1", cwd=tmp_path)
+    assert done.returncode and "both in their ranges" in done.stderr
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folds, "followed", stopped)
+        done = run("continue", *words, cwd=tmp_path)
+    assert done.returncode and "--resume" in done.stderr
+    search, sought = folds.diagram, []
+    monkeypatch.setattr(folds, "diagram", lambda *given: sought.append(1) or search(*given))
+    done = run("continue", *words, "--resume", cwd=tmp_path)
+    assert len(sought) == 1  # at the other value of a
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["curves"] == {"fold": 1}

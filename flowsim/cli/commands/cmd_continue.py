@@ -68,6 +68,7 @@ def continue_(given: Continue) -> None:
     import torch
 
     from flowsim.bifurcation import continuation, fold_curves
+    from flowsim.bifurcation.find import sampled
     from flowsim.records.attributes import source_versions
     from flowsim.scan.follow import starting_coordinates, to_model
     from flowsim.scan.kept import kept
@@ -83,9 +84,8 @@ def continue_(given: Continue) -> None:
     near = None if given.near is None else dict(given.near)
     if near is not None and given.second is None:
         raise InputError("--near chooses one of the folds that --and follows: give --and")
-    if (given.edge or given.resume) and given.second is not None:
-        option_ = "--edge" if given.edge else "--resume"
-        raise InputError(f"{option_} goes with one parameter: omit --and")
+    if given.edge and given.second is not None:
+        raise InputError("--edge goes with one parameter: omit --and")
     if given.fixed():
         raise InputError("--fix has no use here: critical points are of all coordinates")
     figure, stored = given.files_of(
@@ -104,15 +104,18 @@ def continue_(given: Continue) -> None:
         "command": neutral_command(),
         "versions": source_versions(),
     }
+    count = len(values)
+    if given.second is not None:
+        count = len(sampled(torch.arange(len(given.second.value)))) if near is None else 1
     with (
         kept(stored, settings, given.resume, given.overwrite) as keep,
-        progress(len(several[-1].value), "values", given.quiet) as meter,
+        progress(count, "values", given.quiet) as meter,
     ):
         more = (starts, optimizer, given.seed, meter.advance)
         if given.second is None:
             record = continuation(spec, name, list(values), *more, edge=given.edge, keep=keep)
         else:
             second, others = given.second
-            record = fold_curves(spec, name, list(values), second, list(others), *more, near)
+            record = fold_curves(spec, name, list(values), second, list(others), *more, near, keep)
         summary = write_figure(record, figure, stored, **given.look())
     report(summary, {"figure": figure, "record": stored}, given)
