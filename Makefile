@@ -5,12 +5,12 @@
 
 PYTHON ?= python
 SITE ?= docs/_build/html
-FLOW = portraits states reduce_networks threshold
+FLOW = portraits reduce_networks threshold
 PAPERS = am_fig1_depth am_fig3_tying am_fig4_square am_appendix_d \
          lg_fig1_basins lg_fig2_attention lg_losses lg_rank_one_energy lg_initialization
 TRAINED = $(PAPERS) agreement agreement_sampled \
-          trap_map ladder balanced_start adamw_escape exact_rates width_of_truth first_weights \
-          states_agreement states_threshold states_ends memory poles selective critical_noise
+          trap_map ladder balanced_start adamw_escape width_of_truth first_weights \
+          states_agreement states_threshold memory selective critical_noise
 
 timed = @began=$$(date +%s); $(PYTHON) $(1) && echo "$@: $$(($$(date +%s) - began)) s"
 

@@ -1,12 +1,5 @@
 """AdamW's law of escape: when the unigram, a trap of gradient flow, becomes a saddle in training.
 
-At e = 0 the matrix S = Cov_n(z_n) + (p + q − 1)(J + Jᵀ) decides (docs/derivations/12.md). From
-N(0, 0.02²) it is positive for p + q > 1. AdamW's steps do not shrink with the gradient, so W_1 and
-W_2 grow on; with μ = (λ_min(S) at the start − λ_min(S))/(2(p + q − 1)), the trap is left where μ
-comes to about 1 (docs/derivations/18.md).
-
-Results: docs/results/escape.md.
-
 Criteria, fixed before the runs that are shown: a run escapes at the first measured step at which
 less than half of the gap between unigram and bigram is open, on 32 sequences of its chain kept for
 it, with the unigram's and the bigram's own losses on the same sequences as the ends of the gap; it
@@ -16,21 +9,19 @@ open if it crosses alone. Every 100 steps are measured; no run is left out. Betw
 step of a crossing is interpolated where √μ reaches its value at λ_min(S) = 0.
 
     python experiments/adamw_escape.py [--quick]      about 20 minutes on one core
-
---quick takes fewer seeds and half the steps: three minutes.
 """
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import torch
 import xarray as xr
-from escape_cells import FITTED, MEASURED, TESTED, UNSEEN, Cell, cells, cells_of
-from escape_figure import draw, of_chain, times
-from papers import experiment, median, timed
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from papers import BLUE, GREY, ORANGE, PINK, SKY, experiment, letter_titles, median, timed
 
 from flowsim import BinaryChain
 from flowsim.training.recipe import Recipe
@@ -45,6 +36,71 @@ from full_model import (
     trap_matrix,
     wilson,
 )
+
+FITTED = tuple(BinaryChain(*pair) for pair in ((0.5, 0.8), (0.9, 0.9), (0.3, 0.85)))
+UNSEEN = tuple(BinaryChain(*pair) for pair in ((0.7, 0.7), (0.95, 0.6), (0.85, 0.35), (0.99, 0.75)))
+MEASURED, TESTED = 30, 32
+#: In single precision AdamW with this ε is AdamW without one, 0/0 being 0.
+NO_EPSILON = 1e-30
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting; ``group`` says which panel it belongs to. batch 0 is the exact loss."""
+
+    group: str
+    d: int = 8
+    r: int = 32
+    length: int = 16
+    trainer: str = "adamw"
+    rate: float = 1e-3
+    epsilon: float = 1e-8
+    beta2: float = 0.95
+    batch: int = 16
+    momentum: float = 0.0
+    deviation: float = 0.02
+    unigram_bias: bool = False
+
+    @property
+    def recipe_options(self) -> dict[str, Any]:
+        """Options of the recipe beside trainer, rate and steps."""
+        options: dict[str, Any] = {"schedule": "constant"}
+        if self.batch:
+            options["batch"] = self.batch
+        if self.trainer == "adamw":
+            options |= {"epsilon": self.epsilon, "beta2": self.beta2, "weight_decay": 1e-3}
+            options["loss"] = "sampled" if self.batch else "population"
+        if self.trainer == "sgd":
+            options["momentum"] = self.momentum
+        return options
+
+
+def cells_of(record: xr.Dataset) -> list[Cell]:
+    """The settings of a record."""
+    return [Cell(**cell) for cell in json.loads(record.attrs["cells"])]
+
+
+def cells() -> list[Cell]:
+    """All settings."""
+    sizes = ((4, 8), (8, 4), (4, 16), (8, 8), (4, 32), (16, 8), (4, 64), (8, 32), (16, 16),
+             (8, 64), (16, 32), (8, 128), (16, 64))  # fmt: skip
+    known = ((4, 16), (8, 8), (4, 64), (8, 32), (16, 16), (16, 64))
+    return [
+        *(Cell("size", d, r) for d, r in sizes),
+        *(Cell("rate", d, r, rate=rate) for rate in (3e-4, 3e-3)
+          for d, r in ((8, 8), (4, 64), (8, 32), (16, 64))),
+        *(Cell("bias", d, r, unigram_bias=True) for d, r in known),
+        *(Cell("bias", rate=rate, unigram_bias=True) for rate in (3e-4, 3e-3)),
+        *(Cell("bias", batch=batch, unigram_bias=True) for batch in (4, 64)),
+        *(Cell("start", deviation=value, unigram_bias=True) for value in (0.01, 0.04)),
+        *(Cell("epsilon", epsilon=x) for x in (NO_EPSILON, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)),
+        *(Cell("beta2", beta2=value) for value in (0.9, 0.99, 0.999)),
+        *(Cell("batch", batch=value) for value in (4, 64)),
+        *(Cell("length", length=value) for value in (6, 64)),
+        *(Cell("exact", d, r, length=6, batch=0) for d, r in ((4, 16), (8, 8), (8, 32))),
+        *(Cell("momentum", trainer="sgd", rate=x, momentum=0.9) for x in (0.1, 1.0, 3.0)),
+        *(Cell("descent", length=6, trainer="gd", rate=x, batch=0) for x in (1.0, 5.0, 10.0)),
+    ]  # fmt: skip
 
 
 def compute(seeds: int = 16, steps: int = 3000, seed: int = 0) -> xr.Dataset:
@@ -179,6 +235,99 @@ def crossings_seen(record: xr.Dataset, cell: int, left: np.ndarray) -> dict[str,
     crossing = np.where(below.any(-1), below.argmax(-1), below.shape[-1])
     return {"before": int((crossing < escape).sum()), "at": int((crossing == escape).sum()),
             "after": int((crossing > escape).sum())}  # fmt: skip
+
+
+def draw(record: xr.Dataset) -> Figure:
+    """How long after its crossing a run of AdamW leaves; and what becomes of runs, by size."""
+    figure = Figure(figsize=(12, 4.8), layout="constrained")
+    panels = figure.subplots(1, 2, width_ratios=(1, 1.1))
+    _draw_delay(panels[0], record)
+    _draw_sizes(panels[1], record)
+    letter_titles(panels)
+    figure.suptitle(
+        "AdamW leaves the unigram after $\\lambda_{min}(S)$ has fallen below 0, "
+        "and more often if the layer is wide", fontsize=11,
+    )  # fmt: skip
+    return figure
+
+
+def times(record: xr.Dataset) -> dict[str, np.ndarray]:
+    """Steps of escape and of crossing, and which runs diverged.
+
+    NaN for none; a run that diverged neither escapes nor crosses.
+    """
+    smallest, left, step = record.smallest.values, record.share.values < 0.5, record.step.values
+    sound = np.isfinite(record.share.values[..., -1])
+    return {
+        "escape": np.where(left.any(-1) & sound, step[left.argmax(-1)].astype(float), np.nan),
+        "crossing": np.where(sound, crossed_at(smallest, float(step[1])), np.nan),
+        "diverged": ~sound,
+    }  # fmt: skip
+
+
+def crossed_at(smallest: np.ndarray, every: float) -> np.ndarray:
+    """The step at which λ_min(S) (…, look) is 0; NaN where no look is below.
+
+    √μ grows about evenly, so it is what is interpolated between two looks.
+    """
+    below = smallest < 0
+    at = np.maximum(below.argmax(-1), 1)[..., None]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        root = np.sqrt(np.maximum(1 - smallest / smallest[..., :1], 0))
+        before, after = (np.take_along_axis(root, k, -1)[..., 0] for k in (at - 1, at))
+        step = every * (at[..., 0] - 1 + (1 - before) / (after - before))
+    return np.where(below.any(-1), np.where(below[..., 0], 0.0, step), np.nan)
+
+
+def of_chain(record: xr.Dataset, chain: BinaryChain) -> np.ndarray:
+    """Mask of the runs of a chain."""
+    return ((record.p == chain.p) & (record.q == chain.q)).values
+
+
+def _draw_delay(axes: Axes, record: xr.Dataset) -> None:
+    """Steps from the first look with a negative eigenvalue to the first at which half is closed."""
+    found, every = times(record), float(record.step[1])
+    adam = [cell.trainer == "adamw" for cell in cells_of(record)]
+    left, crossed = found["escape"][adam], np.ceil(found["crossing"][adam] / every) * every
+    delay = (left - crossed)[np.isfinite(left)]
+    most = 10 * every
+    bins = np.arange(-1.5, 11.5) * every
+    count, _ = np.histogram(np.where(np.isfinite(delay), np.minimum(delay, most), -every), bins)
+    at = np.arange(-1, 11)
+    colours = [PINK] * (at < 0).sum() + [SKY] + [BLUE] * (at > 0).sum()
+    axes.bar_label(axes.bar(at, count, 0.85, color=colours), fontsize=8, padding=2)
+    words = ["later", "same\nlook", *(f"{k * every:.0f}" for k in at[2:-1]), "more"]
+    axes.set_xticks(at, words, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set(xlabel="steps from the first look with $\\lambda_{min}(S) < 0$ to the escape",
+             ylabel="escapes",
+             title=f"all {np.isfinite(left).sum()} escapes of AdamW, looks every {every:.0f} steps",
+             )  # fmt: skip
+
+
+def _draw_sizes(axes: Axes, record: xr.Dataset) -> None:
+    """Shares that escape, cross or stay: AdamW by size, and all of the other trainers."""
+    settings, found, runs = cells_of(record), times(record), record.sizes["run"]
+    rows = {f"d = {c.d}, r = {c.r}": [i] for i, c in enumerate(settings) if c.group == "size"}
+    for word, trainer in (("SGD, momentum 0.9", "sgd"), ("gradient descent", "gd")):
+        rows[word] = [i for i, cell in enumerate(settings) if cell.trainer == trainer]
+    left, crossed = (np.isfinite(found[k]) for k in ("escape", "crossing"))
+    lost = found["diverged"]
+    alone, kept = crossed & ~left, ~crossed & ~left & ~lost
+    parts = (("escaped", left, BLUE, ""), ("S negative, no escape", alone, "#9ecae1", "//"),
+             ("trapped", kept, ORANGE, ".."), ("diverged", lost, GREY, "xx"))  # fmt: skip
+    below = np.zeros(len(rows))
+    for word, on, colour, hatch in parts:
+        share = np.array([on[own].mean() if own else 0.0 for own in rows.values()])
+        axes.barh(range(len(rows)), share, 0.8, below, color=colour, hatch=hatch,
+                  edgecolor="white", lw=0.3, label=word)  # fmt: skip
+        below = below + share
+    axes.set_yticks(range(len(rows)), list(rows), fontsize=9)
+    chains = len(FITTED) + len(UNSEEN)
+    axes.set(ylim=(len(rows) - 0.4, -0.6), xlim=(0, 1), xlabel="share of runs",
+             title=f"AdamW at 0.001 on batches of 16, {record.attrs['steps']} steps;\n"
+                   f"{chains} chains, {runs} runs a row; the last two rows: all rates")  # fmt: skip
+    axes.legend(fontsize=9, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.12), frameon=False)
 
 
 main = experiment(__name__, compute, numbers, draw, quick={"seeds": 4, "steps": 1500})

@@ -12,16 +12,6 @@ what these leave open, in steep valleys and along ReLU's kinks, is followed from
 gradient flow, whose exponential steps neither shortens. Without noise nothing is random, attention
 stays zero, and agreement with the rank-one model is a check that theory and code agree.
 
-The outcomes are held against the rank-one model, against the canonical model, and, without noise,
-against variants that switch on one difference between the two at a time: a bias that moves instead
-of sitting at its optimum; the metric of w, 8 dw² instead of dw²; positions that move on their own,
-N times slower than the embedding, instead of staying at −e/2.
-
-agreement.json has every number, agreement.nc every start; agreement.png shows where the predictions
-fail, agreement_reasons.png why the canonical model does. What we find: docs/results/agreement.md.
-At p + q < 1 the canonical model's bad basin is none for lifted starts: the embedding falls onto the
-ReLU's kink at -rho and slides along it, as the positions move, to the global minimum.
-
     python experiments/agreement.py [--grid 20] [--jobs 2] [--overwrite]
 """
 

@@ -1,15 +1,10 @@
 """Does the rank-one flow still say where training goes at N = 64, on sampled batches?
 
-agreement.py trains on the exact population loss, which softmax attention allows up to N = 16 or so
-(all 2^N sequences). Here the starts e > 0 of a grid over |e|, |w| ≤ 2 are lifted into transformers
-with softmax attention (d = 4 and 8, N = 64, all its weights), at the four chains of agreement.py.
-Every weight gets N(0, 0.02²) of noise, and plain SGD at a rate of 0.2 follows the gradient of 32
-sequences drawn anew at every step, 1 000 steps, to time 200 of the flow, in single precision.
-Every start is trained with several seeds of noise and batches; what differs between them is what
-sampling leaves open. A run has learned when its loss has come, for good, to a tenth of the gap
-between the losses of unigram and bigram. It is compared with where the rank-one gradient flow goes
-from the same start without noise, for which there is no end of time: a start that the flow takes to
-the global minima late counts as missed.
+Starts e > 0 of a grid over |e|, |w| ≤ 2 are lifted into transformers with softmax attention (d = 4
+and 8, N = 64), at the chains of agreement.py, with noise N(0, 0.02²) on every weight. SGD at a rate
+of 0.2 follows 32 new sequences a step, 1 000 steps. A run has learned when its loss has come, for
+good, to a tenth of the gap between unigram and bigram. A start that the rank-one flow takes to the
+global minima late counts as missed.
 
     python experiments/agreement_sampled.py [--overwrite]     about 7 minutes on one core
 """

@@ -5,28 +5,7 @@ direction α ∈ {±1}^d; e = 0.3618, p = −0.1539, w = 0.3264, b = −0.1229 a
 units open after a one; eq. (26) then gives P(1 | 1) = 0.6940 and P(1 | 0) = 0.1995, and attention
 is about 0.01 of the sum.
 
-We find (AdamW as in AM Table 2, N = 64, 8 000 steps, eight seeds each):
-
-- At (0.2, 0.3) all runs reach the bigram, |αᵢ| is the same for all entries within 2 %, and the
-  fitted numbers are near the paper's (its p is outside of what our runs span): e = 0.367 (0.354 to
-  0.401), p = −0.171 (−0.172 to −0.169), w = 0.317 (0.285 to 0.328), b = −0.09 (−0.18 to
-  0.00), β from 2 to 6 by seed. With --steps 2000 they are 0.361, −0.155, 0.330 and
-  −0.08, nearer still.
-- Formula (26) is then off by 0.029 in the median (0.012 to 0.055) in the predicted probability,
-  more than the paper's 0.006: our hidden units differ by 9 % (5 to 17 %) in size, and the formula
-  knows one size and counts them. With every unit's own weights along α the same expression is
-  right to 0.0016. So the form holds, and attention is not needed for it.
-- The attention share at convergence is 0.0005 (at most 0.002), below the paper's 0.01.
-- At (0.5, 0.8) 2 of 8 runs have reached the bigram. There the share is 0.11 (0.01 to 0.51): at
-  the unigram the embedding vanishes and the share compares constants; what attention carries
-  beyond a constant vector is 0.005 (0.0007 to 0.04).
-
-We differ: a smaller share, and units of unequal size. The share falls with training (0.0011
-after --steps 2000), and the paper does not give the step at which its weights were read.
-
     python experiments/am_appendix_d.py [--papers]     about half a minute on one core
-
---papers takes N = 1 024.
 """
 
 import math

@@ -3,21 +3,7 @@
 The paper shows: at (0.5, 0.8) tied weights stay at the unigram loss and predict π₁ after
 either symbol, untied ones reach the bigram; at (0.2, 0.3) both reach the bigram.
 
-We find, four seeds of each case, the same by two trainers that must be kept apart:
-
-- AdamW as in AM Table 2, d = 4, N = 64, 4 000 steps: as in the paper. At (0.5, 0.8) tied runs
-  end at 0.6660 to 0.6665 (unigram 0.6663) with P(1 | 0) and P(1 | 1) within 0.002 of
-  π₁ = 0.385; untied ones are at 0.6190 with 0.500 and 0.201, after 250 steps. At (0.2, 0.3) all
-  are at the bigram after 250 steps, with 0.200 and 0.700.
-- At d = 8 the tied runs at (0.5, 0.8) leave the unigram after 1 350 to 2 150 steps and end at the
-  bigram: here we differ from the paper, whose figure ends on what is a plateau (am_fig1_depth.py
-  says what can and cannot be the reason).
-- Gradient descent on the exact population loss, N = 6: all tied runs at (0.5, 0.8) end at
-  0.666278 with both probabilities at π₁ to six digits, all others at the bigram.
-
     python experiments/am_fig3_tying.py [--papers]     about one minute on one core
-
---papers takes N = 1 024 and 8 000 steps: hours on one core, or --device cuda.
 """
 
 import papers

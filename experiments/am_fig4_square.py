@@ -3,16 +3,6 @@
 The paper shows: with tied weights the model predicts p where p + q < 1 and the stationary
 probability where p + q > 1; untied it predicts p everywhere.
 
-We find, one model for each of 81 pairs, d = 4, for two trainers that must be kept apart:
-
-- AdamW as in AM Table 2 (N = 64, 3 000 steps): exactly that split. Tied, 36 of 36 pairs with
-  p + q < 1 end at the bigram and 36 of 36 with p + q > 1 at the unigram; untied, 71 of 72 end at
-  the bigram and one, at (0.9, 0.2), is still on the way. At d = 8 or with more steps AdamW leaves
-  the unigram above the diagonal as well (am_fig1_depth.py), so the picture is one of an iteration
-  count, not of limits.
-- Gradient descent on the exact population loss (N = 4, 1 000 steps): tied, 36 of 36 and 36 of 36;
-  untied 72 of 72 at the bigram. This one is of limits.
-
 A pair counts as bigram if less than 5 % of the gap between the two losses is open at the end, as
 unigram if more than 95 % is. On p + q = 1 both predictions are the same and nothing is counted.
 
@@ -20,8 +10,6 @@ We differ: not in the figure; in what it means for AdamW. The faults of the auth
 (last target 0, first symbol from the wrong law) move no prediction by more than about 1/N.
 
     python experiments/am_fig4_square.py [--papers]     about one minute on one core
-
---papers takes 361 pairs, N = 1 024 and 8 000 steps: for --device cuda, or a night.
 """
 
 from typing import Any

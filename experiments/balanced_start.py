@@ -1,11 +1,5 @@
 """Four starts beside each other: what to do at p + q > 1, and where p + q is not known.
 
-LG's recommended start reads the embedding on one side and has to know the sign of p + q − 1; half
-of its runs fall onto the ladder of dead positions (experiments/ladder.py). The balanced start
-(full_model.initial_weights, "balanced") has hidden units of both signs, W_2 = −W_1ᵀ and
-W_2 W_1 = −4 along one direction where half of the units are open: no position is dead at the start,
-none dies on the manifold, and e = 0 is a saddle for every p + q ≠ 1 (docs/derivations/17.md).
-
 Starts: "gaussian", N(0, 0.02²); "recommended", W_1 = 1 and W_2 = −sign(p + q − 1); "matched", that
 times the sign of the embedding's sum; "balanced". Softmax transformer, tied, 16 seeds on each of
 four chains; population gradient descent (d = 8, N = 6; rate 0.1, and 0.02 for twice the steps where
@@ -13,8 +7,6 @@ W_1 = 1, which overshoots at 0.1) and AdamW as in AM Table 2 (d = 4 and 8, N = 1
 run is at the bigram if less than 5 % of the gap is open at the end, at the unigram above 95 %.
 
     python experiments/balanced_start.py [--full]      minutes on one core
-
---full takes 64 seeds and four times the steps: an hour or two.
 """
 
 from dataclasses import replace

@@ -4,8 +4,7 @@ Chain (0.5, 0.8), three starts that the flow leads into the trap. Langevin noise
 the canonical model at four temperatures T; at times with T·t from 0.01 to 3 it is asked where the
 flow without noise would lead from there. Gradient descent on sampled batches acts on the weights of
 the rank-one model, N = 8, d = 8, from the same starts lifted: batches of 1, 4 and 16 sequences,
-three learning rates; a run is decided by the flow from its last weights. On e = 0 the gradient of
-every batch in both layers vanishes: there is no noise along the trap, which Langevin noise follows.
+three learning rates; a run is decided by the flow from its last weights.
 
     python experiments/critical_noise.py      minutes on one core
 """

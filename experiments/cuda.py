@@ -46,14 +46,7 @@ from flowsim.errors import InputError
 from flowsim.labels import Label
 from flowsim.models.rank_one.model import RankOneModel
 from flowsim.records.netcdf import write_atomically
-from full_model import (
-    Architecture,
-    Comparison,
-    grid_points,
-    papers_recipe,
-    train,
-    wilson,
-)
+from full_model import Architecture, Comparison, grid_points, papers_recipe, train, wilson
 from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap
 from full_model.comparison.sampled import run_settings
 from full_model.comparison.side_by_side import lifted_weights
@@ -187,7 +180,7 @@ def draw_basins(records: dict[str, Found]) -> Figure:
         case = record["found"][f"p = {chain.p:g}, q = {chain.q:g}"]
         model = flowsim.model("rank-one", chain.p, chain.q, length=case["length"])
         window = {"w": (-2.0, 2.0), "e": (-2.0, 2.0)}
-        drawn = flowsim.portrait(model, window=window, resolution=32 if record["small"] else 128)
+        drawn = flowsim.portrait(model, window=window, resolution=8 if record["small"] else 128)
         drawn = drawn.drop_vars("sliding_time")  # its dots would look like the transformers'
         for one in flowsim.draw(drawn, ax=axes, legend=False, title=False, orbits=False):
             words = str(one.get_label()).split(" (")[0]  # its share is one panel's

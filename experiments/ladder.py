@@ -1,24 +1,14 @@
 """The ladder between the unigram and the bigram loss: positions that die, and where runs end.
 
 From LG's recommended start (W_1 = 1, W_2 = −1) gradient flow at p + q > 1 tends to one of N + 1
-losses on the rank-one manifold without attention. Position n is dead once both of its symbols shut
-all hidden units; with k of N open the loss lingers at L_k and tends to
-L∞(k) = (k/N)·entropy rate + (1 − k/N)·h(π₁), both in closed form (dead_positions.py;
-docs/derivations/17.md). Four questions, answered in docs/results/starts.md: do rank-one orbits
-with a position of their own everywhere, followed to t = 1e7 with the row engine, keep their k and
-tend to L∞(k)? Has the full flow (attention switched off, noise 0.02 on all weights, d = 8) the same
-k and the same loss? Does attention free dead positions, on the manifold, or off it in whole softmax
-transformers (d = 4, N = 6)? And which k comes of small Gaussian weights?
+losses on the rank-one manifold without attention (dead_positions.py; docs/derivations/17.md).
 
 Criteria: open is a position with ρ_n > 0 or ρ_n + ε > 0; the plateau is the loss at t = √(NG/|Δ*|),
 in the middle, on a logarithmic scale, between the time 1 in which it is reached and the time
-NG/|Δ*| in which it is left (two rules that looked for the least slope were given up: they took
-transients and ends for plateaus); a run is freed if its loss falls below L∞(k) by 1 % of the gap
-between the two losses, k counted at the start.
+NG/|Δ*| in which it is left; a run is freed if its loss falls below L∞(k) by 1 % of the gap, k
+counted at the start.
 
     python experiments/ladder.py [--full]      an hour on one core
-
---full follows the softmax transformer to t = 1e5 and counts 1 024 seeds a cell: hours.
 """
 
 from typing import Any

@@ -4,19 +4,7 @@ The paper shows: lines of the energy e² − w² − sign(w) log|w|, along which
 runs, and which part of the plane flows to the global minima and which to the bad local minima, for
 p + q > 1 and for p + q < 1.
 
-We find: the same. Of the window |e|, |w| ≤ 3, 52.6 % is trapped at (0.5, 0.8) and 17.6 % at
-(0.2, 0.3). The basins are coloured by integrating the flow from every one of the 208² cells; the
-closed form is only drawn over them, and all cells that it does not cut agree with it, none
-unresolved. The largest drift in energy is 3.3e-10.
-
-We differ: nowhere in this figure. It is the flow of the canonical coordinates, which full
-training does not preserve (lg_losses.py), and gradient flow, which AdamW is not. The authors' own
-three-parameter code runs momentum SGD where its option says adamw, so its orbits cannot be
-expected on these lines.
-
     python experiments/lg_fig1_basins.py [--papers]     half a minute on one core
-
---papers takes 512² cells. ``flowsim portrait --energy`` draws either panel for any chain.
 """
 
 from typing import Any

@@ -4,20 +4,12 @@ The paper shows: orbits in (e, w, a) for p + q > 1 and p + q < 1. Near the origi
 initializations start, they fall onto the plane of bad minima e = 0 in the one case and leave it
 for the global minima in the other.
 
-We find: the same, for uniform attention (N = 64) and for linear attention. We draw the slices
-a = −0.5, 0 and 0.5 of the space, and the slice a = 0 near the origin: orbits in space cannot be
-read on paper. Of Gaussian clouds of 40 starts with deviation 0.02 or 0.1, all are trapped at
-(0.5, 0.8) and none at (0.2, 0.3). With deviation 0.5 at (0.5, 0.8), 9 of 40 escape with uniform
-attention and 12 of 40 with linear.
-
 We differ: for uniform attention the global minima lie at a = 0, and every orbit that reaches
 them has lost its attention (|a| < 1e-10 at the end), as trained models do (am_appendix_d.py); for
 linear attention they are a surface, and a ends where its conserved quantity e² − 2(1 + a)² puts
 it: for p + q < 1 it grew in 40 of 40 small starts. In the plane of bad minima a may be anything.
 
     python experiments/lg_fig2_attention.py [--papers]     some minutes on one core
-
---papers takes N = 1 024 and clouds of 400. ``flowsim portrait --view 3d`` draws orbits in space.
 """
 
 from typing import Any
@@ -28,15 +20,8 @@ from matplotlib.figure import Figure
 from papers import ABOVE, BELOW, caption, experiment
 from torch import Tensor
 
-from flowsim import (
-    BinaryChain,
-    Label,
-    draw,
-    find_limits,
-)
-from flowsim import (
-    portrait as portrait_record,
-)
+from flowsim import BinaryChain, Label, draw, find_limits
+from flowsim import portrait as portrait_record
 from flowsim.interface import Model
 from flowsim.models import LinearAttentionModel, UniformAttentionModel
 

@@ -4,24 +4,10 @@ The paper shows: from standard weights, N(0, 0.02²), training ends at the unigr
 recommended ones, W_1 = 1 and W_2 = −1 in every entry, which lie in the good basin of the canonical
 flow, it reaches the bigram.
 
-We find, 16 seeds of each case (95 % Clopper-Pearson intervals on the share that ends there):
-
-- AdamW as in AM Table 2, d = 4, N = 64, 4 000 steps: as in the paper. Standard 0 of 16
-  ([0, 0.21]), recommended 16 of 16 ([0.79, 1]), most of them after 100 steps.
-- At d = 8 the standard start reaches the bigram in 16 of 16 too, after 1 100 to 2 450 steps; the
-  recommended one in 12 of 16 ([0.48, 0.93]), most after 100 steps, and 4 have come close only
-  (up to 0.629; bigram 0.619). Faster, and less sure.
-- Gradient descent on the exact population loss (d = 8, N = 6): standard 0 of 16; recommended 9 of
-  16 ([0.30, 0.80]), the other 7 in between, at 0.647 to 0.663.
-
 We differ: the recommendation does not always work, and the side of the embedding says when.
 W_1 has one sign, so the symbol one opens the ReLU only if ε = Σᵢeᵢ/√d is positive at the start,
 which is a coin toss. Under gradient descent 8 of 8 starts with ε > 0 reach the bigram and 1 of 8
-with ε < 0: there some positions settle with the ReLU open and some with it shut, on losses above
-and below the unigram (0.672 and 0.636 in one of them). The canonical coordinates give W_1 the sign
-of e and cannot see this. A third start, our own, has W_1 and W_2 times the sign of ε: from it the
-same seeds reach the bigram in 16 of 16 by gradient descent, and by AdamW in 16 of 16 at d = 4, all
-within 100 steps, and in 15 of 16 at d = 8, where the last is at 0.622.
+with ε < 0. A third start, our own, has W_1 and W_2 times the sign of ε.
 
     python experiments/lg_initialization.py [--papers]     about two minutes on one core
 

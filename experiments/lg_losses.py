@@ -3,29 +3,13 @@
 The paper shows: the loss of the canonical parametrization follows that of the full
 transformer started at the same rank-one weights.
 
-We find, for gradient flow on both sides, three starts (e, w) per chain, N = 8 and N = 64:
-
-- From (0.5, −1.2) and (1, 0.5) at (0.5, 0.8) and from (0.5, 1) at (0.2, 0.3) it does, up to 12 % of
-  the gap between unigram and bigram on the way, with the same end. From (1, −0.5) at (0.2, 0.3)
-  the end is the same and full training needs five times as long to close half the gap.
-- From (1.5, −0.2) at (0.5, 0.8) the canonical flow reaches the bigram, full training ends at the
-  unigram 0.6663, for both N.
-- From (0.5, −1.2) at (0.2, 0.3) the canonical flow is trapped at the unigram 0.6730; full training
-  leaves it: half of the gap is closed at time 49 for N = 8 and 373 for N = 64, which at the end of
-  the run, time 400, is still at 0.599 (bigram 0.545).
-
 We differ, and why: the canonical coordinates tie the positions to −e/2 and give every
 coordinate the metric 1. In the full weights positions are free, and N times slower than the
 embedding if moved together; W_1 and W_2 count r/d = 4 times; the bias is not at its optimum. Where
 the ReLU's side depends on e + ρ, that decides the outcome. The flow of the rank-one coordinates
 with the induced metric (flowsim.models.RankOneModel) has none of these errors.
 
-Nothing here is AdamW. RK4 with a fixed step integrates the full weights without attention, which
-stays zero from the lifted starts; sliding along a ReLU kink is resolved to the step.
-
     python experiments/lg_losses.py [--papers]     about a minute on one core
-
---papers takes N = 1 024, time 2 000 and half the step: an hour on one core.
 """
 
 import json

@@ -3,26 +3,10 @@
 The paper shows: started at random, the weight matrices become rank one as training goes on
 (σ₁²/Σσᵢ² tends to one); started at rank one, they stay so.
 
-We find for a tied single layer, d = 8, four seeds, for two trainers that must be kept apart:
-
-- AdamW as in AM Table 2 (N = 64, 4 000 steps), Gaussian start: as in the paper, within 200 steps
-  for W_1, W_2 and the positions, whose energy rises from 0.2 to above 0.96 in the median and stays
-  above 0.9. At (0.2, 0.3) W_V and W_O fall back to 0.64 and 0.48 as attention dies out.
-- AdamW, rank-one start: 1.0 throughout, to rounding, in all matrices; W_Q and W_K stay zero. At
-  (0.5, 0.8) these runs stay at the unigram for all 4 000 steps, where all Gaussian ones have left
-  it, through directions off the manifold. From other rank-one starts, at N = 8 and 16, AdamW leaves
-  it near the manifold too.
-- Gradient descent on the exact population loss (N = 6), Gaussian start: the energy hardly moves,
-  from 0.22 to 0.22 for W_1 and 0.25 to 0.26 for W_2 at (0.2, 0.3), although these runs reach the
-  bigram; only the positions become rank one (0.93). Embedding and bias learn the bigram before the
-  small matrices have moved. Rank-one start: 1.0, the manifold is invariant (distance 3e-16).
-
 We differ: the growth of the rank-one energy from small random weights is AdamW's, whose step
 does not shrink with the gradient; the gradient flow that the theory is about does not show it.
 
     python experiments/lg_rank_one_energy.py [--papers]     about a minute on one core
-
---papers takes N = 1 024 and 8 000 steps: hours on one core, or --device cuda.
 """
 
 import numpy as np

@@ -1,14 +1,8 @@
-"""The committed phase portraits: both regimes, p far from q, p + q = 1, and two models.
+"""The committed phase portraits: both regimes, p far from q, two models, and five states.
 
     python experiments/portraits.py
 
 draws figures/portrait_*.png, and writes the numbers of each to figures/portraits.json.
-
-They show (LG Fig. 1 draws the first two as energy lines): the basins depend on p and q only
-through the sign of 1 − p − q, so the third picture has the basins of the second although its minima
-curve lies elsewhere; at p + q = 1 there is no bad basin at all. The pictures with two models have
-the canonical one beside the rank-one one, whose positions move: its bad basin begins at w = −1/2
-for p + q > 1, and for p + q < 1 it has none.
 """
 
 from typing import Any
@@ -17,14 +11,8 @@ import xarray as xr
 from matplotlib.figure import Figure
 from papers import experiment
 
-from flowsim import (
-    draw,
-    model,
-    summarize,
-)
-from flowsim import (
-    portrait as portrait_record,
-)
+from flowsim import draw, model, summarize
+from flowsim import portrait as portrait_record
 from flowsim.drawing import draw_models_side_by_side
 
 CHAINS = {
@@ -35,6 +23,8 @@ CHAINS = {
 }
 #: Chains on which both models are drawn, and N of the rank-one model.
 BOTH, LENGTH = ("switching_above_one", "switching_below_one"), 8
+#: p on both sides of the threshold 4/5 of five states.
+FIVE = (0.9, 0.7)
 
 
 def compute() -> dict[str, xr.Dataset]:
@@ -43,6 +33,9 @@ def compute() -> dict[str, xr.Dataset]:
     for name in BOTH:
         lifted = model("rank-one", *CHAINS[name], length=LENGTH)
         found[f"models_{name}"] = portrait_record(lifted, resolution=128)
+    for p in FIVE:
+        plane = model("states", p, states=5)
+        found[f"states_{p}"] = portrait_record(plane, (-1.5, 1.5), (-3.0, 3.0))
     return found
 
 
@@ -57,6 +50,7 @@ def figure_of(records: dict[str, xr.Dataset]) -> dict[str, Figure]:
     for name in BOTH:
         both = f"models_{name}"
         figures[both] = draw_models_side_by_side([records[name], records[both]])
+    figures["states"] = draw_models_side_by_side([records[f"states_{p}"] for p in FIVE])
     return {f"portrait_{name}": figure for name, figure in figures.items()}
 
 

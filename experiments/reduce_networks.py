@@ -3,13 +3,10 @@
 Nineteen networks and starts: how many coordinates all weights need, how large the gradient's part
 outside them is at fresh points, and how far equal steps of all weights and of the coordinates are
 apart at the end. Then what the coordinates are called; which polynomials of degree two the flow
-conserves, for two sets of data alike (for one alone where a network has one, in context); and the
-most by which a small displacement off the space grows along the orbit of the start, and in which
-weights. Two more starts are refused: random weights, and noise on all of them.
+conserves, for two sets of data alike; and the most by which a small displacement off the space
+grows along the orbit of the start, and in which weights. Two more starts are refused.
 
     python experiments/reduce_networks.py [--quick]      about five minutes on one core
-
---quick takes 5 steps, and follows growth to time 1. What it costs: benchmarks/reduce.py.
 """
 
 from typing import Any

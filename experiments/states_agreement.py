@@ -6,9 +6,7 @@ and 0 < e ≤ 2 is trained, are lifted into whole transformers: one layer, softm
 logits, m = 4 hidden units for each state, d = 8; N = 4, 3, 2 for S = 2, 3, 5. Normal noise of
 deviation 0, 0.02 or 0.1 is added to every weight, the seed of start i being i. Gradient descent on
 the exact population loss, each step 0.8 over the run's own bound on the curvature, until loss and
-curvature decide, or 5 000 steps are used up. p lies 0.13 to 0.17 to both sides of the threshold (S
-− 1)/S. Open runs are counted with their reason, and how much of the gap between unigram and
-bigram is open there.
+curvature decide, or 5 000 steps are used up.
 
     python experiments/states_agreement.py [--overwrite] [--side 20]     minutes on one core
 """

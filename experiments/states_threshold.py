@@ -10,8 +10,6 @@ than 95 % of the gap between unigram and bigram is open at the end, has learned 
 the rest is in between.
 
     python experiments/states_threshold.py [--full]      about ten minutes on one core
-
---full has 32 seeds and 10 000 steps: hours.
 """
 
 from collections.abc import Callable

@@ -5,11 +5,6 @@ the rank-one model (N = 4, starts lifted from the plane) trap a start. Below p +
 model traps small |e| at w < −1/√2 and the rank-one model nothing; at 1 no start is trapped; above 1
 both trap the starts with w above a line, small |e| at every w > −1/2.
 
-The second shows the time until 1 % of the gap between unigram and bigram is open, in units of
-steps times learning rate: of the canonical flow, against |p + q − 1| and against the deviation σ of
-Gaussian starts that learn; and of gradient descent of the whole transformer on the exact loss from
-the balanced start, against d.
-
     python experiments/threshold.py     a minute on one core
 """
 

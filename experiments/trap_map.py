@@ -6,14 +6,6 @@ W_2, the positions and, in one column, the attention are Gaussian, every entry o
 r = 4d hidden units and N = 16, and S comes from its closed form. docs/results/escape.md says what
 we find; here is why:
 
-- With equal positions S loses its sign at p + q > 1 where W_2 D W_1 reaches −1 in some direction,
-  about at s = (r d)^(-1/4), the dashed line (the edge of the semicircle of ½(W_2 D W_1 + its
-  transpose) is at s²√(r d)); at p + q < 1 it must lie below −1 in all directions at once.
-- Positions drawn one by one trap on both sides from deviation 1 on, since
-  S = Cov(z_n) + (p + q − 1)(J + Jᵀ) and the covariance grows faster than J.
-- Softmax attention of the same scale does not change the picture; shares differ where they change
-  fast, by up to 0.38 (s = 0.79, d = 8, p + q < 1: more traps).
-
 Descent on the exact loss (d = 3, N = 4, with attention, from |e| = 1e-4 and the best bias) stands
 beside the sign of S: a run stays if e falls a hundredfold and the loss never comes below h(π₁); it
 leaves if the loss does, after which it cannot come back. What does neither in 6 000 steps is open:

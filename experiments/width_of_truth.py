@@ -9,8 +9,6 @@ recommended start); an end counts as the unigram above 95 % of the gap, as the b
 below 5 %, by the exact loss.
 
     python experiments/width_of_truth.py [--full]      minutes on one core
-
---full takes 32 seeds and four times the steps.
 """
 
 from typing import Any

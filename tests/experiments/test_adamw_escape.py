@@ -1,12 +1,10 @@
 """AdamW's way out of the unigram: the bound of section 18, and the script at tiny sizes."""
 
-import json
 from importlib import import_module
 
 import numpy as np
 import pytest
 import torch
-import xarray as xr
 
 from flowsim import BinaryChain
 from flowsim.training import Recipe
@@ -85,50 +83,8 @@ def test_layers_that_learn_the_bias_first_grow_the_wrong_way(known):
         assert cosine > 0.8 and share > 0.9 and mixed < 0.1 and loud > 0.08
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A record of three tiny cells."""
-    folder, patch = tmp_path_factory.mktemp("escape"), pytest.MonkeyPatch()
-    script, laws = import_module("adamw_escape"), import_module("escape_cells")
-    tiny = [laws.Cell("size", 2, 4, 3), laws.Cell("size", 8, 32, 3, rate=1e-2),
-            laws.Cell("exact", 4, 16, 3, rate=1e-2, batch=0),
-            laws.Cell("momentum", 2, 4, 3, "sgd", momentum=0.9),
-            laws.Cell("descent", 2, 4, 3, "gd", rate=100.0, batch=0)]  # fmt: skip
-    patch.setattr(script, "cells", lambda: tiny)
-    assert script.main(["--out", str(folder), "--seeds", "2", "--steps", "210"]) == 0
-    patch.undo()
-    return folder
-
-
-@pytest.mark.slow
-def test_every_run_is_counted_once(made):
-    found = json.loads((made / "adamw_escape.json").read_text())
-    for line in found["cells"]:
-        counts = [line[name] for name in ("escaped", "trapped", "open", "diverged")]
-        assert sum(counts) == line["runs"] == 13
-        assert sum(line["escaped_by_chain"].values()) == line["escaped"]
-    assert found["cells"][1]["escaped"] > 0 and found["cells"][3]["escaped"] == 0
-    assert found["cells"][4]["diverged"] == 13
-    assert (made / "adamw_escape.png").stat().st_size < 300_000
-
-
-@pytest.mark.slow
-def test_times_are_read_off_the_record(made):
-    laws, record = import_module("escape_figure"), xr.load_dataset(made / "adamw_escape.nc")
-    step, root = record.step.values, 0.01 * record.step.values
-    # a made-up record: √μ = 0.01 t, and the loss falls where μ has been above 1.5
-    excess = (record.p + record.q - 1).values[:, None]
-    smallest = 2 * excess * (1 - root**2)
-    shape = record.smallest.shape
-    record["smallest"] = (record.smallest.dims, np.broadcast_to(smallest, shape).copy())
-    record["share"] = (record.share.dims, np.broadcast_to(root**2 < 1.5, shape).astype(float))
-    found = laws.times(record)
-    assert found["crossing"] == pytest.approx(100)  # between the looks at 98 and 105
-    assert (found["escape"] == step[root**2 >= 1.5][0]).all()
-
-
 def test_a_crossing_is_interpolated_between_two_looks():
-    laws = import_module("escape_figure")
+    laws = import_module("adamw_escape")
     # √μ over its value at the crossing: 0, 0.5, 1.5 and 0, 0.5, 0.5
     looks = np.array([[4.0, 3.0, -5.0, 2.0], [4.0, 3.0, 3.0, 1.0], [-1.0, -2.0, 1.0, 1.0]])
     steps = laws.crossed_at(looks, 20)

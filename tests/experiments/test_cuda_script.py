@@ -33,6 +33,7 @@ def test_a_part_that_fails_says_so_and_others_go_on(monkeypatch, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_every_part_small_on_the_cpu(tmp_path, capsys):
     words = ["--device", "cpu", "--small", "--minutes", "9", "--out", str(tmp_path)]
     assert script.main(words) == 0

@@ -9,9 +9,6 @@ from dead_positions import ladder_losses, rung_probabilities
 
 from flowsim import BinaryChain, InputError, trajectories
 from flowsim.models import RankOneModel
-from full_model import Architecture, initial_weights
-from full_model.comparison.exponential import FIRST_STEP, flow_until
-from full_model.comparison.fields import AttentionFreeField
 
 ABOVE = [BinaryChain(0.5, 0.8), BinaryChain(0.9, 0.9), BinaryChain(0.3, 0.85)]
 D = 8
@@ -29,19 +26,6 @@ def start(chain, length, k):
     rho[:k] = 0.02
     tail = torch.tensor([D, -D, 0, 0, math.log(chain.p / chain.q)], dtype=torch.float64)
     return torch.cat([rho.new_tensor([-0.02]), rho, tail])
-
-
-def in_full_weights(chain, length, k, noise=0.02):
-    """The same with noise off the manifold, in the order of a field's state."""
-    arch = Architecture(D, length, attention="none")
-    weights = initial_weights(arch, "recommended", [k], std=noise, noise=noise)
-    alpha = torch.full((D,), D**-0.5).double()
-    point = start(chain, length, k)
-    for name, along in (("embedding", point[:1]), ("positions", point[1 : length + 1])):
-        across = weights[name] - (weights[name] @ alpha).unsqueeze(-1) * alpha
-        weights[name] = across + along.reshape((*weights[name].shape[:-1], 1)) * alpha
-    weights["bias"][:] = point[-1]
-    return weights
 
 
 @pytest.mark.parametrize("chain", ABOVE, ids=lambda chain: f"{chain.p} {chain.q}")
@@ -95,43 +79,6 @@ def test_orbits_linger_on_the_plateaus_and_tend_to_the_ends(length):
     assert ((path[-1, :, 1 : length + 1] > 0).sum(-1).numpy() == ks).all()
 
 
-@pytest.mark.parametrize("length", [8, pytest.param(16, marks=pytest.mark.slow),
-                                    pytest.param(64, marks=pytest.mark.slow)])  # fmt: skip
-def test_full_training_lingers_there_too(length):
-    """Gradient flow of noisy full weights: the plateau of k, and which positions are open."""
-    chain, alpha = ABOVE[0], torch.full((D,), D**-0.5).double()
-    field = AttentionFreeField(Architecture(D, length, attention="none"), chain, rounding=1e-4)
-    ks = EACH[length]
-    parts = [in_full_weights(chain, length, k) for k in ks]
-    state = field.state({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
-    rows = len(ks)
-    time, steps = torch.zeros(rows).double(), torch.zeros(rows, dtype=torch.int64)
-    width, active = torch.full_like(time, FIRST_STEP), torch.ones(rows, dtype=torch.bool)
-    flow_until(field, state, time, steps, width, 40.0, active)
-    found = share(chain, field.loss(state).numpy())
-    assert found == pytest.approx(share(chain, ladder_losses(chain, length).plateaus[ks]), abs=6e-3)
-    assert ((field.weights(state)["positions"] @ alpha > 0).sum(-1).numpy() == ks).all()
-
-
-@pytest.mark.slow
-def test_noise_grows_across_the_manifold_at_the_rate_of_the_plateaus_saddle():
-    chain, length, k = ABOVE[0], 6, 2
-    pi1, dead = chain.stationary[1], 1 - k / length
-    beta = (k / length * pi1 * (1 - chain.q) + dead * pi1) / (k / length * pi1 + dead)
-    a, c, m = 2 * pi1 * (beta - 1 + chain.q), (pi1 - beta) / length, length - k
-    rate = (math.sqrt(a * a + 4 * m * c * c * (1 + m / k)) - a) / 2
-    assert rate == pytest.approx(0.00243, abs=1e-5)
-    field = AttentionFreeField(Architecture(D, length, attention="none"), chain, rounding=1e-4)
-    state = field.state(in_full_weights(chain, length, k, 1e-6))
-    time, steps = torch.zeros(1).double(), torch.zeros(1, dtype=torch.int64)
-    width, across = torch.full_like(time, FIRST_STEP), []
-    for until in (100.0, 200.0):
-        flow_until(field, state, time, steps, width, until, torch.ones(1, dtype=torch.bool))
-        e = field.weights(state)["embedding"][0]
-        across.append(float((e - e.mean()).norm()))
-    assert math.log(across[1] / across[0]) / 100 == pytest.approx(rate, rel=0.15)
-
-
 def test_the_law_of_the_rungs_is_that_of_scaled_descent():
     """Descent of ε and ρ alone, on their own fast scale, opens as many positions as it says."""
     chain, length, d, runs, spread = ABOVE[0], 6, 16, 4000, 1e-3
@@ -166,15 +113,6 @@ def test_bad_input_is_one_sentence():
     ):
         with pytest.raises(InputError):
             call()
-
-
-def test_the_rung_of_a_loss():
-    """The least k whose end is no higher: at an end its own, just below it the next."""
-    steps = ladder_losses(BinaryChain(0.5, 0.8), 3)
-    for k, end in enumerate(steps.ends):
-        assert steps.rung(float(end)) == k and steps.rung(float(end) + 1e-12) == k
-        assert steps.rung(float(end) - 1e-12) == k + 1
-    assert steps.rung(1e9) == 0 and steps.rung(0.0) == 4
 
 
 @pytest.mark.parametrize("chain", ABOVE, ids=lambda chain: f"{chain.p} {chain.q}")
