@@ -16,7 +16,6 @@ from command import (
     whole_process,
     without_notices,
 )
-from matplotlib.image import imread
 
 from flowsim import read_record
 
@@ -50,15 +49,6 @@ def test_whole_processes_end_as_commands_do(tmp_path):
     done = whole_process("portrait", *wrong, cwd=tmp_path)
     assert_refused(done, "--p")
     assert done.stderr == run("portrait", *wrong, cwd=tmp_path).stderr
-    (tmp_path / "a.csv").write_text("e,w\nnan,1\n")
-    words = ["scan", "--p", "0.5", "--q", "0.8", "--points", "a.csv"]
-    assert_refused(whole_process(*words, cwd=tmp_path), "point 1 of 'a.csv' is not finite")
-
-
-def test_figure_and_record_are_written_side_by_side(drawn):
-    folder, _ = drawn
-    assert sorted(path.name for path in folder.iterdir() if path.stem == "x") == ["x.nc", "x.png"]
-    assert imread(folder / "x.png").std() > 0.1
 
 
 def test_redrawing_needs_no_integration(drawn, tmp_path):
@@ -82,14 +72,11 @@ def test_nothing_is_overwritten_unless_asked(drawn):
 
 
 BAD = {
-    "p": ["0", "1", "1.5", "-0.2", "nan", "inf", "half", ""],
-    "q": ["0", "1", "2"],
-    "resolution": ["0", "1", "1000000000", "2.5", "-3", "many"],
-    "w-range": ["-1e160:1e160", "3:-3", "1:1", "-inf:3", "nan:1", "1", "a:b", "1:2:3"],
-    "e-range": ["3:-3", "0:inf"],
-    "rtol": ["-1e-9", "nan", "0", "x", "inf", "0.1", "1e-300"],
-    "atol": ["-1", "nan"],
-    "out": ["x.gif", "x", "no/folder/x.png"],
+    "p": ["0", "nan", "half", ""],
+    "resolution": ["1", "1000000000", "2.5"],
+    "w-range": ["-1e160:1e160", "3:-3", "nan:1", "1", "a:b"],
+    "rtol": ["0", "inf", "0.1"],
+    "out": ["x.gif", "no/folder/x.png"],
 }
 
 
@@ -108,25 +95,14 @@ def test_bad_values_name_the_option(tmp_path, option, value):
     [
         (["portrait"], "--p and --q are needed"),
         (["portrait", "--p", "0.5"], "--p and --q are needed"),
-        (["portrait", "--p", "0.5", "--q"], "--q"),
         (["portrat"], "portrat"),
         (["portrait", *SMALL, "--colour", "red"], "--colour"),
         (["portrait", "--from", "missing.nc"], "no such file: 'missing.nc'"),
         (["portrait", "--from", "x.nc", "--p", "0.5", "--q", "0.8"], "--from"),
-        (["portrait", "--from", "x.nc", "--resolution", "7"], "--from"),
-        (["portrait", *SMALL, "--w-range", "3", "-3"], "--w-range"),
         (["portrait", *SMALL, "--model", "softmax"], "must be one of canonical, uniform"),
-        (["portrait", *SMALL, "--length", "8"], "no length"),
-        (["portrait", *SMALL, "--model", "uniform", "--length", "0"], "--length"),
-        (["portrait", *SMALL, "--model", "uniform", "--length", "2.5"], "--length"),
         (["portrait", *SMALL, "--model", "uniform", "--length", "999999"], "GiB"),
         (["portrait", *SMALL, "--model", "uniform", "--length", "2:8:3"], "flowsim scan takes"),
-        (["portrait", "--p", "0.1:0.9:3", "--q", "0.8"], "flowsim scan takes a range"),
-        (["train", *SMALL[:4], "--length", "2:8:3"], "must be a whole number"),
-        (["portrait", *SMALL, "--attention"], "rank-one"),
-        (["portrait", *SMALL, "--view", "3d"], "--view"),
         (["portrait", *SMALL, "--a-range", "0:1"], "--a-range goes with --view 3d"),
-        (["portrait", *SMALL, "--model", "linear", "--fix", "a=nan"], "--fix"),
         (["portrait", *SMALL, "--model", "linear", "--energy"], "--energy"),
     ],
 )
@@ -141,36 +117,9 @@ def test_damaged_record_and_unwritable_folder(tmp_path):
     assert_refused(run("portrait", *SMALL, "--out", "/proc/x.png", cwd=tmp_path), "--out", "/proc")
 
 
-def test_ranges_in_both_spellings(tmp_path):
-    words = ["portrait", *SMALL, "--w-range", "-2", "0", "--e-range=0.1:1", "--out", "a.png"]
-    done = run(*words, "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["fraction"]["global_minimum"] > 0.7
-
-
 @pytest.mark.slow
-def test_attention_in_a_slice_and_in_space(tmp_path):
-    words = ["portrait", *SMALL, "--model", "linear", "--fix", "a=0.5", "--json"]
-    done = run(*words, "--out", "slice.png", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)
-    assert summary["a"] == 0.5
-    assert summary["oracle_agree"] == summary["oracle_cells"] > 0
-    words = ["portrait", "--p", "0.5", "--q", "0.8", "--model", "linear", "--view", "3d"]
-    done = run(*words, "--out", "space.png", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["orbits"]["local_minimum"] > 0
-    done = run("portrait", "--from", "space.nc", "--out", "again.pdf", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "again.pdf").read_bytes().startswith(b"%PDF")
-
-
-@pytest.mark.parametrize(
-    "words", [pytest.param(["--p", "1e-12", "--q", "0.5"], marks=pytest.mark.slow),
-              pytest.param(["--p", "0.5", "--q", "0.50000000001"], marks=pytest.mark.slow),
-              ["--p", "0.5", "--q", "0.8", "--w-range=-1000:1000", "--e-range=-1000:1000"]]
-)  # fmt: skip
-def test_extreme_settings_end_well(tmp_path, words):
+def test_a_wide_window_ends_well(tmp_path):
+    words = ["--p", "0.5", "--q", "0.8", "--w-range=-1000:1000", "--e-range=-1000:1000"]
     small = ["--resolution", "12", "--confirm", "8", "--out", "a.png", "--json"]
     done = run("portrait", *words, *small, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -6,8 +6,6 @@ import pytest
 import xarray as xr
 from command import assert_refused, run
 
-from flowsim import read_record
-
 CHAIN = ["--p", "0.5", "--q", "0.8"]
 QUICK = ["train", *CHAIN, "--trainer", "gd", "--d", "4", "--length", "4", "--steps", "40"]
 
@@ -36,19 +34,6 @@ def test_train_writes_a_record_and_a_checkpoint(tmp_path):
     assert record["loss"].isel(step=-1).values.tolist() == summary["loss"]
 
 
-@pytest.mark.parametrize("words", [
-    ["train", "--trainer", "gd"],
-    pytest.param(["compare", "--model", "rank-one", "--trainer", "adamw", "--grid", "2x1"],
-                 marks=pytest.mark.slow),
-], ids=lambda words: words[0])  # fmt: skip
-def test_a_single_position_is_trained(tmp_path, words):
-    done = run(*words, *CHAIN, "--d", "2", "--length", "1", "--steps", "1", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    (stored,) = tmp_path.glob("*.nc")
-    record = read_record(stored)
-    assert "kind" in record.attrs and record.sizes["step"] >= 1
-
-
 def test_resuming_a_finished_run_changes_nothing_and_other_settings_are_refused(tmp_path):
     assert run(*QUICK, "--out", "a.nc", cwd=tmp_path).returncode == 0
     first = xr.load_dataset(tmp_path / "a.nc", engine="h5netcdf")
@@ -72,19 +57,11 @@ def test_a_model_that_diverges_is_counted_and_has_an_exit_code(tmp_path):
     [
         (["verify"], "--p and --q"),
         (["verify", *CHAIN, "--length", "40"], "GiB"),
-        (["verify", *CHAIN, "--d", "0"], "--d"),
-        (["train", *CHAIN, "--d", "-1"], "--d"),
         (["train", *CHAIN, "--d", "6", "--heads", "4"], "heads"),
-        (["train", *CHAIN, "--length", "0"], "--length"),
-        (["train", *CHAIN, "--batch", "0"], "--batch"),
-        (["train", *CHAIN, "--steps", "1.5"], "--steps"),
         (["train", *CHAIN, "--learning-rate", "-1"], "--learning-rate"),
-        (["train", *CHAIN, "--learning-rate", "nan"], "--learning-rate"),
         (["train", *CHAIN, "--trainer", "lion"], "--trainer"),
-        (["train", *CHAIN, "--trainer", "gd", "--length", "60"], "GiB"),
         (["train", *CHAIN, "--device", "tpu"], "--device"),
         (["train", *CHAIN, "--init", "lifted"], "--theta"),
-        (["train", *CHAIN, "--theta", "1,2"], "--theta"),
         (["train", *CHAIN, "--init", "lifted", "--theta", "1;2"], "--theta"),
         (["train", *CHAIN, "--resume"], "train.safetensors"),
         (["train", *CHAIN, "--out", "run.csv"], "--out"),

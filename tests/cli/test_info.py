@@ -15,10 +15,8 @@ def folder(tmp_path_factory):
     small = ["--d", "2", "--length", "3", "--trainer", "gd", "--quiet"]
     for words in (
         ["portrait", *CHAIN, "--resolution", "12", "--out", "portrait.png"],
-        ["portrait", *CHAIN, "--model", "linear", "--view", "3d", "--out", "space.png"],
         ["scan", *CHAIN, "--grid", "5x4", "--out", "scan.nc"],
         ["scan", *CHAIN, "--cloud", "9", "--sigma", "1", "--fraction", "0.1", "--out", "cloud.nc"],
-        ["gaussian", *CHAIN, "--sigma", "0.5:2:3", "--samples", "50", "--out", "gaussian.png"],
         ["compare", *CHAIN, "--grid", "2x1", *small, "--out", "comparison.png"],
         ["train", *CHAIN, *small, "--steps", "5", "--seeds", "2", "--out", "training.nc"],
     ):
@@ -28,11 +26,11 @@ def folder(tmp_path_factory):
 
 
 KINDS = {
-    "portrait": "portrait", "space": "phase space", "scan": "scan", "cloud": "scan",
-    "gaussian": "gaussian", "comparison": "comparison", "training": "training",
+    "portrait": "portrait", "scan": "scan", "cloud": "scan", "comparison": "comparison",
+    "training": "training",
 }  # fmt: skip
 #: Whether what is said of a record has an interval: draws have one, a grid has none.
-INTERVAL = {"scan": False, "cloud": True, "comparison": False}
+INTERVAL = {"scan": False, "cloud": True}
 
 
 @pytest.mark.parametrize(("name", "kind"), KINDS.items())
@@ -52,13 +50,6 @@ def test_a_record_says_what_it_holds(folder, name, kind):
     assert ["kind", *kind.split()] in lines
     for size, length in held["dimensions"].items():
         assert [size, str(length)] in lines
-
-
-def test_the_records_of_a_scan_count_their_labels(folder):
-    held = json.loads(run("info", "scan.nc", "--json", cwd=folder).stdout)
-    assert held["dimensions"] == {"e": 5, "w": 4, "basin": 4}
-    assert sum(n for name, n in held.items() if name.startswith("points_")) == 20
-    assert held["model"] == "canonical"
 
 
 def test_a_checkpoint_says_what_it_holds(folder):
@@ -85,16 +76,10 @@ def test_a_record_is_drawn_with_its_interval(folder, tmp_path, name):
     assert list(tmp_path.iterdir()) == [out]
 
 
-@pytest.mark.parametrize("command", ["gaussian", "compare"])
-def test_a_command_redraws_what_it_made(folder, tmp_path, command):
-    name = {"gaussian": "gaussian", "compare": "comparison"}[command]
-    out = tmp_path / "again.svg"
-    done = run(command, "--from", f"{name}.nc", "--out", out, "--json", cwd=folder)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["record"] == f"{name}.nc"
-    done = run(command, "--from", "portrait.nc", "--out", tmp_path / "b.png", cwd=folder)
+def test_a_command_redraws_what_it_made(folder, tmp_path):
+    done = run("compare", "--from", "portrait.nc", "--out", tmp_path / "b.png", cwd=folder)
     assert_refused(done, "flowsim portrait --from")
-    assert list(tmp_path.iterdir()) == [out]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_no_record(folder, tmp_path):

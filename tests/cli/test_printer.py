@@ -8,12 +8,6 @@ def test_mathematics_is_printed_without_dollar_signs_and_files_with_theirs():
     assert text.splitlines() == ["subtitle  chain p = 0.5: p + q = 1.3 > 1", "record    cost$.nc"]
 
 
-def test_what_is_empty_is_left_out():
-    assert as_text({"subtitle": "", "fixed": {}, "cells": 4, "unresolved": 0}).splitlines() == [
-        "cells       4", "unresolved  0",
-    ]  # fmt: skip
-
-
 def test_an_optimizers_shares_stand_beside_those_of_the_flow_and_add_up():
     shares = {"minimum_1": 0.25, "diverged": 0.75, "flow_minimum_1": 1.0, "flow_diverged": 0.0}
     assert as_text({"fraction": shares}).splitlines() == [

@@ -29,24 +29,11 @@ def test_a_line_says_how_much_how_long_and_how_much_longer():
     assert meter.line(9000) == "200 of 200 runs, 2.5 h; loss 0.6"
 
 
-def test_what_follows_has_its_own_time_left(monkeypatch):
-    now = iter([100.0, 130.0])  # the meter begins, and after 30 s something else follows
-    monkeypatch.setattr("flowsim.cli.output.time.monotonic", lambda: next(now))
-    meter = Meter(64, "points")
-    meter.update(64, "minima=64")
-    count = meter.then("points checked", 16)
-    assert meter.line(31) == "0 of 16 points checked, 31 s"
-    count(4)
-    assert meter.line(40) == "4 of 16 points checked, 40 s, about 30 s left"
-
-
 @pytest.mark.parametrize("words", [
     ["scan", "--model", "linear", "--grid", "4x4x2", "--out", "a.nc"],
     ["portrait", "--resolution", "8", "--out", "a.png"],
-    pytest.param(["portrait", "--model", "linear", "--view", "3d", "--out", "a.png"],
-                 marks=pytest.mark.slow),
     ["verify", "--d", "2", "--length", "2", "--seeds", "1"],
-], ids=["scan", "plane", "space", "verify"])  # fmt: skip
+], ids=["scan", "plane", "verify"])  # fmt: skip
 def test_every_stage_is_counted_to_its_end(tmp_path, monkeypatch, words):
     """Also what comes after the last cell: orbits, and the sample that is decided again."""
     counted = {}
@@ -63,8 +50,7 @@ def test_every_stage_is_counted_to_its_end(tmp_path, monkeypatch, words):
     scanned = ["points", "points checked by torchdiffeq", "points written"]
     stages = {"scan": scanned, "verify": ["groups of claims"]}
     plane = ["cells", "orbits", "cells checked by torchdiffeq"]
-    space = ["orbits", "planes of curves"]
-    assert list(counted) == stages.get(words[0], space if "3d" in words else plane)
+    assert list(counted) == stages.get(words[0], plane)
 
 
 def test_labels_are_counted_by_name():
@@ -116,22 +102,13 @@ def test_nothing_appears_if_quiet(monkeypatch, stream):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_training_shows_its_loss_between_the_two_it_lies_between(tmp_path):
     words = ["train", "--p", "0.5", "--q", "0.8", "--d", "4", "--length", "6", "--steps", "100000"]
     code, text = interrupted(*words, cwd=tmp_path, when="loss 0.")
     assert code == 130
     assert "unigram 0.6663 least 0.6190" in text
     assert "Traceback" not in text
-
-
-@pytest.mark.slow
-def test_a_command_without_a_terminal_prints_lines(tmp_path, monkeypatch):
-    monkeypatch.setattr(shown, "EVERY", 0.05)
-    words = ["scan", "--p", "0.5", "--q", "0.8", "--grid", "300x300", "--out", "a.nc"]
-    done = run(*words, cwd=tmp_path, notices=True)
-    assert " of 90000 points, " in done.stderr
-    done = run(*words, "--overwrite", "--quiet", cwd=tmp_path, notices=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_compiling_is_announced_once_and_only_where_it_happens(monkeypatch, tmp_path):
@@ -159,6 +136,7 @@ def test_compiling_is_announced_once_and_only_where_it_happens(monkeypatch, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_a_fresh_machine_is_told_that_code_is_compiled(tmp_path):
     scan = [FLOWSIM, "scan", "--p", "0.5", "--q", "0.8", "--grid", "2x2", "--overwrite"]
     fresh = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}

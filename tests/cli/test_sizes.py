@@ -17,25 +17,14 @@ TRAINED = ["--model", "rank-one", "--optimizer", "adamw", "--steps", "2", "--len
     ("words", "said"),
     [
         (["train", *CHAIN, "--batch", "1000000000000"], "--batch"),
-        (["train", *CHAIN, "--batch", "999999999"], "GiB"),
-        (["train", *CHAIN, "--seeds", "1000000000000"], "--seeds"),
         (["train", *CHAIN, "--seeds", "1000000", "--d", "512"], "GiB"),
         (["train", *CHAIN, "--layers", "1000", "--d", "8000"], "GiB"),
-        (["train", *CHAIN, "--d", "1000000"], "GiB"),
-        (["train", *CHAIN, "--steps", "0"], "--steps"),
         (["train", *CHAIN, "--steps", "1000000000000"], "--steps"),
-        (["train", *CHAIN, "--hidden", "10000000", "--d", "1000"], "GiB"),
         (["train", *CHAIN, "--length", "1000000000"], "GiB"),
-        (["train", *CHAIN, "--trainer", "gd", "--length", "4096"], "--length"),
         (["verify", *CHAIN, "--d", "100000"], "GiB"),
         (["verify", *CHAIN, "--length", "4096"], "10^1233"),
-        (["verify", *CHAIN, "--length", "30"], "GiB"),
-        (["verify", *CHAIN, "--seeds", "1000000000000"], "--seeds"),
-        (["compare", *CHAIN, "--length", "100000000000"], "--length"),
         (["compare", *CHAIN, "--length", "999999999"], "GiB"),
-        (["compare", *CHAIN, "--d", "1000000"], "GiB"),
         (["compare", *CHAIN, "--cloud", "100000000", "--sigma", "1"], "at most"),
-        (["compare", *CHAIN, "--model", "uniform", "--length", "4096"], "--length"),
         (["compare", *CHAIN, "--model", "rank-one", "--grid", "2x1", "--trainer", "sgd",
           "--batch", "1000000000", "--d", "2", "--length", "2"], "--batch"),
         (["scan", *CHAIN, *TRAINED, "--grid", "2x2"], "--batch"),
@@ -46,8 +35,6 @@ TRAINED = ["--model", "rank-one", "--optimizer", "adamw", "--steps", "2", "--len
         (["portrait", "--model", "states", "--attention", "--states", "1000", "--p", "0.9",
           "--length", "1000000", "--fix", "v=0.5"], "different pasts"),
         (["scan", *CHAIN, "--cloud", "1000000000000", "--sigma", "1"], "GiB"),
-        (["scan", *CHAIN, "--grid", "9" * 400 + "x2"], "--grid"),
-        (["portrait", *CHAIN, "--resolution", "4001"], "--resolution"),
         (["portrait", *CHAIN, "--model", "uniform", "--length", "1000000"], "GiB"),
         (["gaussian", *CHAIN, "--samples", "1000000", "--sigma", "0.1:1:1000"], "at most"),
     ],
@@ -69,7 +56,7 @@ def test_batches_are_drawn_together_and_trained_one_after_the_other(monkeypatch)
     sizes.check_comparison(8, 200, 400, 32)
 
 
-NEAR = ["5e-324", "1e-320", "1e-300", "1e-17", "1e-13", "0.9999999999999999", "0.99999999999999"]
+NEAR = ["5e-324", "1e-13", "0.9999999999999999"]
 
 
 @pytest.mark.parametrize("value", NEAR)
@@ -84,12 +71,8 @@ def test_chains_nearer_to_0_or_1_than_float64_can_tell_are_refused(tmp_path, com
 NEARLY = "0.999999999999"
 
 
-@pytest.mark.parametrize(
-    ("p", "q"),
-    [(NEARLY, "0.999999999"), *(pytest.param(*pair, marks=pytest.mark.slow) for pair in (
-        ("1e-12", "1e-12"), ("1e-12", NEARLY), (NEARLY, "1e-12"), ("1e-9", "0.999999999")
-    ))],
-)  # fmt: skip
+@pytest.mark.slow
+@pytest.mark.parametrize(("p", "q"), [(NEARLY, "0.999999999"), ("1e-12", NEARLY)])
 def test_chains_near_0_and_1_are_followed(tmp_path, p, q):
     """Every command ends well, with words on stderr only where it says why not."""
     chain = ["--p", p, "--q", q, "--quiet"]

@@ -14,6 +14,7 @@ STATES = ["--model", "states", "--states", "3", "--p", "0.8", "--attention", "--
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_a_slice_is_drawn_and_drawn_again(tmp_path):
     small = ["--resolution", "4", "--confirm", "1", "--json"]
     done = run("portrait", *STATES, "--fix", "v=0.6", *small, cwd=tmp_path)
@@ -27,23 +28,6 @@ def test_a_slice_is_drawn_and_drawn_again(tmp_path):
     assert isinstance(again, StatesAttentionModel)
     assert (again.length, again.hidden_per_state, again.chain.p) == (3, 4, 0.8)
     assert run("portrait", "--from", stored, "--out", "x.png", cwd=tmp_path).returncode == 0
-
-
-def test_a_scan_varies_v_and_is_drawn(tmp_path):
-    words = ["--grid", "2x2x2", "--window", "v=0.5:1", "--confirm", "0", "--out", "s.nc"]
-    done = run("scan", *STATES, *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "with attention" in done.stdout
-    assert read_record(tmp_path / "s.nc")["label"].dims == ("e", "w", "v")
-    assert run("portrait", "--from", "s.nc", "--out", "s.png", cwd=tmp_path).returncode == 0
-
-
-@pytest.mark.slow
-def test_gaussian_starts_have_v_too(tmp_path):
-    words = ["--samples", "8", "--sigma", "0.2:0.4:2", "--out", "g.png"]
-    done = run("gaussian", *STATES, *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "plane v = 0" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -66,6 +50,8 @@ def test_what_it_does_not_have_is_refused(tmp_path, words, message):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
+@pytest.mark.turns
 @pytest.mark.parametrize(("words", "code", "confirmed"), [
     (["--fix", "v=1e300", "--resolution", "4"], 3, 0),
     (["--fix", "v=0.5", "--w-range=-1e-300:1e-300", "--e-range=-1e-300:1e-300",

@@ -12,7 +12,7 @@ import sys
 import time
 
 import pytest
-from command import run, wait_until_it_computes, without_notices
+from command import wait_until_it_computes, without_notices
 
 from flowsim import read_record
 
@@ -58,6 +58,7 @@ def calm(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_a_strict_interpreter(tmp_path, calm):
     """Warnings of other packages' syntax and of torch's own parts are theirs."""
     others = ["-W", "ignore::DeprecationWarning", "-W", "ignore::SyntaxWarning"]
@@ -67,6 +68,7 @@ def test_a_strict_interpreter(tmp_path, calm):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 @pytest.mark.parametrize("home", [None, "/proc"])
 def test_homes_that_are_none(tmp_path, calm, home):
     """None at all, and one in which not even root may write."""
@@ -78,6 +80,7 @@ def test_homes_that_are_none(tmp_path, calm, home):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_no_compiler(tmp_path):
     (tmp_path / "empty").mkdir()
     records = []
@@ -92,6 +95,7 @@ def test_no_compiler(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_two_processes_fill_one_cache(tmp_path):
     variables = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "NUMBA_CACHE_DIR": None}
     for name in ("one", "two"):
@@ -102,15 +106,6 @@ def test_two_processes_fill_one_cache(tmp_path):
     assert len(contents) == 1
 
 
-@pytest.mark.parametrize("words", [["portrait", "-h"], ["chain", *CHAIN]])
-@pytest.mark.parametrize("columns", ["40", "0"])
-def test_narrow_terminals(tmp_path, monkeypatch, words, columns):
-    for name, value in (("COLUMNS", columns), ("LINES", "5"), ("TERM", "dumb")):
-        monkeypatch.setenv(name, value)
-    code, out, err = run(*words, cwd=tmp_path)
-    assert (code, err) == (0, "") and len(out) > 100
-
-
 def little_memory(size):
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
@@ -119,6 +114,7 @@ def little_memory(size):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_little_memory(tmp_path):
     """More than there is, with what the program needs itself: refused before it is asked for."""
     words = ["train", *CHAIN, "--d", "4", "--length", "512", "--batch", "20000", "--steps", "2",
@@ -131,6 +127,7 @@ def test_little_memory(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 @pytest.mark.parametrize("words", [
     ["scan", *CHAIN, "--grid", "400x400", "--model", "rank-one", "--jobs", "2", "--out", "a.nc"],
     ["train", *CHAIN, "--steps", "10000000", "--d", "2", "--length", "4", "--out", "a.nc"],
@@ -163,6 +160,7 @@ main()
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_a_clock_that_goes_backwards(tmp_path):
     """The time of day; what measures durations never goes back."""
     done = subprocess.run(
@@ -172,21 +170,6 @@ def test_a_clock_that_goes_backwards(tmp_path):
     assert done.returncode == 0, done.stderr
     assert read_record(tmp_path / "a.nc").sizes["w"] == 4
     assert '"seconds": -' not in done.stdout
-
-
-def test_sigterm_is_an_interruption(tmp_path):
-    """Before any heavy import, so that it is quick."""
-    code = (
-        "import os, signal, sys\n"
-        "from unittest.mock import patch\n"
-        "from flowsim.cli import main\n"
-        "sys.argv = ['flowsim', 'x']\n"
-        "with patch.object(main, 'app', lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)):\n"
-        "    main.main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 130
-    assert done.stderr == "flowsim: interrupted; nothing is left half written\n"
 
 
 LOADING = """

@@ -15,6 +15,7 @@ DRAWS = {
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 @pytest.mark.parametrize("name", DRAWS)
 def test_svg_and_pdf(flowsim, tmp_path, name):
     code, _, errors = flowsim(*DRAWS[name], "--out", "x.svg")
@@ -26,18 +27,6 @@ def test_svg_and_pdf(flowsim, tmp_path, name):
     assert code in (0, 3), errors
     content = (tmp_path / "again.pdf").read_bytes()
     assert content.startswith(b"%PDF") and content.rstrip().endswith(b"%%EOF")
-
-
-@pytest.mark.slow
-def test_what_draws_no_vectors_itself_is_drawn_from_its_record(flowsim, tmp_path):
-    words = ("--d", "2", "--length", "2", "--steps", "3", "--telemetry-every", "1", "--plot")
-    assert flowsim("train", *CHAIN, "--trainer", "gd", *words, "--out", "run.nc")[0] == 0
-    assert (tmp_path / "run.png").exists()
-    assert flowsim("scan", *CHAIN, "--grid", "4x4", "--out", "scan.nc")[0] == 0
-    for name in ("run", "scan"):
-        code, _, errors = flowsim("portrait", "--from", f"{name}.nc", "--out", f"{name}.svg")
-        assert code == 0, errors
-        assert ElementTree.parse(tmp_path / f"{name}.svg").getroot().tag.endswith("}svg")
 
 
 @pytest.mark.parametrize("command", ["portrait", "gaussian", "compare"])

@@ -66,6 +66,7 @@ def test_colours_of_one_role_are_apart(kind):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 @pytest.mark.parametrize("path", FIGURES, ids=lambda path: path.stem)
 def test_no_areas_of_a_figure_merge(path):
     colours = areas(path)

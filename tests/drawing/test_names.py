@@ -9,7 +9,7 @@ from command import assert_refused, run
 import flowsim
 from flowsim.drawing.style import symbol
 
-NAMES = [("weight_0_1", "L$2"), ("α_β_γ", "größe")]
+NAMES = [("weight_0_1", "L$2")]
 
 
 def model_of(names):
@@ -33,16 +33,6 @@ def test_any_name_is_drawn(names, tmp_path):
     drawn(flowsim.read_record(tmp_path / "a.nc"))
 
 
-@pytest.mark.slow
-def test_names_in_space_and_of_gaussian_starts_are_drawn():
-    model = model_of(("frac", "{p}^2%", "a b"))
-    axis = np.linspace(-1.5, 1.5, 3)
-    drawn(flowsim.scan(model_of(("x-y", "a_1_b")), {"x-y": axis, "a_1_b": axis}))
-    record = flowsim.phase_space(model, rtol=1e-4, atol=1e-5)
-    drawn(record)
-    drawn(flowsim.gaussian(model, np.array([0.5, 1.0]), 8))
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [("w", "$w$"), ("w_1", "$w_{1}$"), ("w1", "$w_{1}$"), ("w_in", "$w_{in}$"),
@@ -52,9 +42,7 @@ def test_mathematics_are_letters_with_one_subscript(name, text):
     assert symbol(name) == text
 
 
-@pytest.mark.parametrize(
-    "names", [("label", "loss"), ("time", "status"), ("orbit", "x"), ("x", "curve")], ids=str
-)
+@pytest.mark.parametrize("names", [("label", "loss"), ("x", "curve")], ids=str)
 def test_names_that_a_record_needs_are_refused_before_anything_is_computed(names):
     model = model_of(names)
     for make in (
@@ -67,7 +55,7 @@ def test_names_that_a_record_needs_are_refused_before_anything_is_computed(names
     assert flowsim.find_limits(model, [[0.5, 0.5]]).theta.shape == (1, 2)
 
 
-@pytest.mark.parametrize("name", ["", " x", "a/b", "a=b", "a,b", "a:b", "a\nb", "\\frac"])
+@pytest.mark.parametrize("name", ["", "a/b", "a,b"])
 def test_names_that_no_command_can_say_are_refused(name):
     with pytest.raises(flowsim.InputError, match="coordinate"):
         flowsim.find_limits(model_of((name, "y")), [[0.5, 0.5]])

@@ -3,24 +3,11 @@
 import numpy as np
 import pytest
 import xarray as xr
-from figure_texts import words_of
 from matplotlib import rc_context, style
 from matplotlib.colors import to_hex, to_rgb
-from matplotlib.figure import Figure
-from PIL import Image
 
-from flowsim import (
-    InputError,
-    OptimizerChoice,
-    draw,
-    from_loss,
-    model,
-)
-from flowsim import (
-    portrait as portrait_record,
-)
-from flowsim.drawing.style import save_figure
-from full_model import Architecture, Recipe, RunSettings, train
+from flowsim import InputError, draw, model
+from flowsim import portrait as portrait_record
 
 
 @pytest.fixture(scope="module")
@@ -59,25 +46,6 @@ def test_lines_lie_on_light_grounds_in_dark_style_sheets(record):
     grounds = [figure.axes[0].patch, legend.get_frame()]
     assert {to_hex(ground.get_facecolor()) for ground in grounds} == {"#ffffff"}
     assert {max(to_rgb(text.get_color())) < 0.2 for text in legend.get_texts()} == {True}
-
-
-def test_dots_per_inch_follow_style_sheets(record, tmp_path):
-    with rc_context({"figure.dpi": 70, "savefig.dpi": 90}):
-        figure = draw(record, width=3.3)
-        save_figure(figure, tmp_path / "a.png")
-    with Image.open(tmp_path / "a.png") as image:
-        assert figure.dpi == 70 and image.width == round(3.3 * 90)
-        assert image.info["dpi"][0] == pytest.approx(90, abs=0.1)
-
-
-def test_a_notebook_shows_what_draw_returns(record):
-    assert draw(record)._repr_png_().startswith(b"\x89PNG")
-
-
-def test_orbits_can_be_left_out(record):
-    with_them, without = draw(record), draw(record, orbits=False)
-    assert len(with_them.axes[0].lines) > len(without.axes[0].lines) + 10
-    assert not any("orbit" in entry for entry in entries(without))
 
 
 def test_at_most_eight_entries_and_the_message_first(record):
@@ -122,23 +90,6 @@ def test_a_figure_takes_no_other_words(record):
         draw(record, titel=False)
 
 
-def test_a_title_says_of_ends_that_were_found_where_starts_go():
-    well = from_loss(lambda x, y: (x**2 - 1) ** 2 + y**2 + 0.2 * x, "well")
-    choice = OptimizerChoice.named("gd", steps=200, learning_rate=0.1)
-    for optimizer in (None, choice):
-        record = portrait_record(well, resolution=8, confirm=0, optimizer=optimizer, boundary=False)
-        assert "% goes to minimum 1" in words_of(draw(record))
-
-
-def test_a_run_of_full_training_is_laid_over_its_plane(record, tmp_path):
-    options = {"init": "lifted", "theta": ((0.5, -1.2),), "telemetry_every": 2}
-    arch, recipe = Architecture(2, 3), Recipe("gd", steps=6)
-    run, _ = train(RunSettings(arch, recipe, (0.5,), (0.8,), **options))
-    (path,) = drawn_paths(draw(record, paths={"run": run}))
-    np.testing.assert_allclose(path[0], (-1.2, 0.5), atol=1e-12)
-    assert len(path) == 4
-
-
 def test_paths_that_fit_no_plane_are_refused(record, tmp_path):
     (tmp_path / "bad.csv").write_text("a,b\n1,2\n")
     (tmp_path / "words.csv").write_text("w,e\none,two\n")
@@ -157,11 +108,3 @@ def test_paths_that_fit_no_plane_are_refused(record, tmp_path):
         draw(xr.Dataset(attrs={"kind": "gaussian"}), paths=PATH)
     with pytest.raises(InputError, match="goes with a portrait"):
         draw(xr.Dataset(attrs={"kind": "gaussian"}), orbits=False)
-
-
-def test_given_axes_get_no_more_than_was_asked(record):
-    ax = Figure(figsize=(3.3, 3)).add_subplot()
-    drawn = draw(record, ax=ax, title=False, legend=False)
-    assert ax.get_legend() is None and not ax.get_title()
-    first, _ = ax.legend(handles=drawn[:2]).get_texts()
-    assert first.get_text() == "reaches the global minima"

@@ -13,15 +13,9 @@ _SPEC = importlib.util.spec_from_file_location(
 )
 published = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(published)
-#: These follow hundreds of starts, or starts that take seconds to infinity.
-SLOW = {
-    "simsiam",
-    "value_softmax",
-    "policy_gradient",
-    "separable_logistic",
-    "slow_drift",
-    "edge_of_stability",
-}
+#: These compute for less than a second; the others take turns.
+QUICK = {"two_factor", "label_noise", "ellipse", "word2vec", "adam_power", "product_stability"}
+TURNS = [pytest.mark.slow, pytest.mark.turns]
 
 
 def table():
@@ -36,7 +30,7 @@ def numbers(text):
 def rows():
     for row in published.PUBLISHED:
         name = row.model.partition(":")[0]
-        yield pytest.param(row, id=name, marks=[pytest.mark.slow] * (name in SLOW))
+        yield pytest.param(row, id=name, marks=[] if name in QUICK else TURNS)
 
 
 @pytest.mark.parametrize("row", [*rows()])

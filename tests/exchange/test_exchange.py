@@ -31,7 +31,7 @@ def quick_record():
 
 
 @pytest.mark.parametrize("section", [
-    pytest.param(section, marks=[pytest.mark.slow] * (section != "A torch module"))
+    pytest.param(section, marks=[pytest.mark.slow, pytest.mark.turns])
     for section in sorted(SECTIONS)
 ])  # fmt: skip
 @pytest.mark.filterwarnings("ignore")
@@ -73,7 +73,7 @@ def test_a_table_has_a_row_for_every_start_with_labels_by_name(tmp_path):
 def test_a_table_has_the_chances_of_every_end_with_their_bounds(tmp_path):
     starts, generator = {"x": np.array([-0.1, 0.1]), "y": np.zeros(1)}, torch.Generator()
     model = flowsim.from_loss(well)
-    record = flowsim.noise.end_probabilities(model, starts, [0.05, 0.1], 0.1, generator, seeds=3)
+    record = flowsim.noise.end_probabilities(model, starts, [0.05, 0.1], 0.02, generator, seeds=3)
     write_table(record, tmp_path / "noise.csv")
     table = pandas.read_csv(tmp_path / "noise.csv")
     assert "label" in table

@@ -7,8 +7,6 @@ import pytest
 from visitor import Served, Visitor
 
 from flowsim import read_record
-from flowsim.explorer.page.controls import model_words
-from flowsim.explorer.view import View
 
 pytestmark = pytest.mark.slow
 
@@ -37,15 +35,6 @@ def test_a_click_starts_an_orbit_that_ends_in_its_basin(visit):
     at.reads("Orbit 1 from w = -1.200")
 
 
-def test_clicks_soon_after_each_other_all_count(visit):
-    at = visit("?start=2.0,2.0")
-    for w, e in ((-1.5, 0.5), (-0.5, 1.5), (0.5, -1.0), (1.5, 0.5)):
-        at.click(w, e)
-        at.page.wait_for_timeout(250)
-    at.reads("Orbit 5 from w = 1.500")
-    at.link_has("start=0.5,-1.5&start=1.5,-0.5&start=-1.0,0.5&start=0.5,1.5")
-
-
 def test_a_start_is_dragged_and_the_plane_is_moved(visit):
     at = visit("?start=1.0,0.5&start=0.5,-1.2")
     at.reads("Orbit 2 from")
@@ -68,15 +57,6 @@ def test_a_start_is_dragged_and_the_plane_is_moved(visit):
     at.link_has("w=-4.5", there=False)
 
 
-#: How high the frame of a figure is.
-_FRAME = """(name) => {
-  const found = (view) => view.model.name === name ? view
-    : (view.child_views ?? []).map(found).find((one) => one);
-  return Object.values(Bokeh.index.roots ?? Bokeh.index).map(found).find((one) => one)
-    .frame.bbox.height;
-}"""
-
-
 def test_the_plane_is_square_and_nothing_moves_it(visit):
     at = visit("?model=rank-one")
     for size in ((1280, 720), (1024, 768), (820, 1180)):
@@ -95,15 +75,6 @@ def test_the_plane_is_square_and_nothing_moves_it(visit):
     field.press("Enter")
     at.reads("Write a start as two numbers")
     assert (at.place(0, 0), times.bounding_box()) == before
-
-
-def test_panels_of_time_are_equally_high_and_show_their_names(visit):
-    at = visit()
-    for size in ((1366, 650), (1024, 650)):
-        at.page.set_viewport_size(dict(zip(("width", "height"), size, strict=True)))
-        at.page.wait_for_timeout(500)
-        heights = [at.page.evaluate(_FRAME, name) for name in ("loss", "logit gap", "coordinates")]
-        assert max(heights) - min(heights) < 4 and min(heights) > 75  # "coordinates" has 11 letters
 
 
 def test_sliders_move_the_plane_by_mouse_and_keyboard(visit):
@@ -125,17 +96,6 @@ def test_sliders_move_the_plane_by_mouse_and_keyboard(visit):
     at.reads("p + q = 1.79 > 1")
 
 
-def test_the_keyboard_starts_orbits_too(visit):
-    at = visit()
-    field = at.page.get_by_label("Start at w, e")
-    field.fill("0.5, 1")
-    field.press("Enter")
-    at.reads("is trapped in a bad local minimum")
-    field.fill("here")
-    field.press("Enter")
-    at.reads("Write a start as two numbers")
-
-
 def test_a_drag_zooms_and_a_double_click_goes_back(visit):
     at = visit()
     at.drag((-1.5, 0.1), (-0.3, 1.3))
@@ -151,56 +111,6 @@ def test_a_drag_zooms_and_a_double_click_goes_back(visit):
     at.link_has("w=-", there=False)
 
 
-def test_a_double_click_whose_first_half_was_taken_for_a_click(visit):
-    at = visit("?start=1.0,1.0")
-    at.drag((-1.5, 0.1), (-0.3, 1.3))
-    at.link_has("w=-1.5:-0.3&e=0.1:1.3")
-    at.click(-1.0, 0.5)
-    at.link_has("start=1.0,1.0&start=0.5,-1.0")  # a busy server: the second half comes only now
-    at.page.evaluate(
-        """() => {
-            const { DoubleTap } = Bokeh.require("core/bokeh_events");
-            const plane = Bokeh.documents[0].get_model_by_name("plane");
-            plane.trigger_event(new DoubleTap(200, 200, -1.0, 0.5, {}));
-        }"""
-    )
-    at.link_has("w=-1.5", there=False)
-    at.link_has("start=0.5", there=False)
-    at.link_has("start=1.0,1.0")
-
-
-def test_a_cloud_is_thrown_and_moved(visit):
-    at = visit()
-    at.page.get_by_text("throws a cloud").click()
-    at.drag((-0.3, 0.8), (0.1, 0.8))
-    at.reads("95 % interval")
-    at.link_has("cloud=0.8,-0.3,0.2")
-    at.reads("trapped")
-    at.drag((-0.3, 0.8), (2.0, 0.8))
-    at.link_has("cloud=0.8,2.0,0.2")
-    at.reads("100 % trapped")
-
-
-def test_training_goes_beside_the_flow(visit):
-    at = visit("?start=0.5,-1.2")
-    at.reads("reaches the global minima")
-    at.press("Train")
-    at.reads("the full transformer has learned the chain (global minima), just as the flow says.")
-    at.click(0.5, 1.0)
-    at.reads("Orbit 2 from")
-    at.press("Train")
-    at.reads("is trapped (bad local minimum), just as the flow says.")
-
-
-@pytest.mark.parametrize("query", ["model=states&states=3&p=0.9", "model=untied"],
-                         ids=["states", "untied"])  # fmt: skip
-def test_every_model_is_trained(visit, query):
-    at = visit(f"?{query}&start=0.5,-1.2")
-    at.reads("reaches the global minima")
-    at.press("Train")
-    at.reads("the full transformer has learned the chain")
-
-
 def test_the_boundary_is_drawn_where_no_closed_form_has_it(visit):
     at = visit("?model=uniform&length=4")
     at.reads("basin boundary")
@@ -211,21 +121,6 @@ def test_the_boundary_is_drawn_where_no_closed_form_has_it(visit):
         const line = plane.renderers.find(named).data_source.data;
         return line.xs.length === 1 && line.xs[0].length > 100;
     }""")
-
-
-def test_every_model_can_be_chosen(visit):
-    at = visit()
-    at.click(-1.2, 0.5)
-    at.reads("Orbit 1 from")
-    choices = dict(model_words(View()))
-    for name in ("uniform", "linear", "untied", "rank-one", "states"):  # on a plane (w, e)
-        words = choices[name]
-        at.page.get_by_label("Model").select_option(label=words)
-        at.link_has(f"model={name}")
-        at.reads("points, each followed by the flow")
-        at.reads("Orbit 1 from w = -1.200")
-    at.reads("p < 4/5")  # of S states
-    assert not at.page.get_by_text("q: chance of 0 after 1").is_visible()  # S states have no q
 
 
 def test_a_plane_of_its_own_has_its_own_starts_and_trains_nothing(visit):
@@ -318,18 +213,6 @@ def test_the_link_restores_the_page(visit):
     second.reads("each followed by the flow")
     second.press("Undo")
     second.reads("Click anywhere in the square")
-
-
-def test_two_pages_do_not_disturb_each_other(visit):
-    one, other = visit("?p=0.2&q=0.3"), visit("?p=0.9&q=0.9")
-    one.click(-1.2, 0.5)
-    other.click(0.5, 1.0)
-    one.reads("is trapped")
-    other.reads("is trapped in a bad local minimum")
-    one.page.context.close()
-    other.click(-1.2, 0.5)
-    other.reads("Orbit 2 from w = -1.200, e = 0.500 reaches the global minima")
-    visit("?p=0.2&q=0.3")
 
 
 def test_hostile_links_show_the_usual_page(visit):

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,13 +20,9 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 from visitor import Served
 
-from flowsim import InputError, Label
+from flowsim import InputError
 from flowsim.explorer.page.jobs import Jobs, Pools
-from flowsim.explorer.page.plane_figure import PlaneFigure
-from flowsim.explorer.page.time_figures import TimeFigures
-from flowsim.explorer.server import is_news, open_port
-from flowsim.explorer.training import FullSettings, Progress, Run
-from flowsim.explorer.view import Start, View, Window
+from flowsim.explorer.server import is_news
 
 
 def test_bad_input_is_one_sentence(flowsim):
@@ -41,23 +36,6 @@ def test_bad_input_is_one_sentence(flowsim):
     ):
         code, out, errors = flowsim("explore", "--no-browser", *words)
         assert code == 2 and out == "" and part in errors and errors.count("\n") == 1
-
-
-def test_a_busy_port_is_one_sentence(flowsim):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        code, out, errors = flowsim("explore", "--no-browser", "--port", port)
-        assert code == 2 and out == "" and f"port {port} cannot be used" in errors
-        assert errors.count("\n") == 1
-        with pytest.raises(InputError):
-            open_port(port)
-    assert open_port(0) > 0
-
-
-def test_without_bokeh_the_extra_is_named(flowsim, monkeypatch):
-    monkeypatch.setitem(sys.modules, "bokeh", None)
-    code, _, errors = flowsim("explore", "--no-browser")
-    assert code == 2 and 'pip install ".[explore]"' in errors and errors.count("\n") == 1
 
 
 class Page:
@@ -120,50 +98,8 @@ def test_what_a_closed_page_still_sends_is_no_news():
     assert is_news(logging.LogRecord("x", logging.ERROR, "x", 1, "", None, None))
 
 
-def test_a_page_that_goes_while_a_job_has_news_is_no_fault(capsys):
-    class Leaving:
-        def add_next_tick_callback(self, call):
-            threading.Timer(0.1, jobs.close).start()
-            raise AttributeError("taken apart")
-
-    pools, ended = Pools(), threading.Event()
-
-    def news(stop):
-        try:
-            yield "news"
-        finally:
-            ended.set()
-
-    jobs = Jobs(Leaving(), pools, print)
-    jobs.start("plane", news, print)
-    assert ended.wait(10)
-    pools.close()
-    time.sleep(0.2)
-    assert jobs.closed and capsys.readouterr() == ("", "")
-
-
-class Growing(list):
-    """A curve that another thread makes longer whenever it is read."""
-
-    def __iter__(self):
-        read = list(self[:])
-        self.append(self[-1])
-        return iter(read)
-
-
-def test_a_curve_that_grows_while_it_is_drawn_is_drawn_whole():
-    point = Progress(0, 0.0, 0.7, 0.5, -1.2, -0.4)
-    run = Run(Start(0.5, -1.2), FullSettings(), Label.GLOBAL_MINIMUM, Growing([point] * 3))
-    times, plane = TimeFigures(), PlaneFigure(Window())
-    times.show_chain(View())
-    times.show_runs([run])
-    plane.show_runs([run])
-    drawn = [s.data for name, s in times.sources.items() if name.endswith("training")]
-    for data in [*drawn, plane.sources["training"].data]:
-        assert data["xs"] and [len(xs) for xs in data["xs"]] == [len(ys) for ys in data["ys"]]
-
-
 @pytest.mark.slow
+@pytest.mark.turns
 def test_only_its_own_pages_get_a_socket_and_ctrl_c_ends_it():
     server = Served()
     with urllib.request.urlopen(server.address, timeout=60) as answer:
@@ -214,6 +150,7 @@ def shown(address, session):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_what_a_socket_may_not_ask_for_changes_nothing():
     server = Served()
     try:

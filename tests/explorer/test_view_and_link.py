@@ -24,11 +24,9 @@ VIEWS = [
     ),
     replace(View().with_model("rank-one", attention=True).with_slice(-0.5), backward=True),
     View().with_model("rank-one", tied=False).zoomed(4),
-    View().with_model("canonical", bias="dynamic"),
     View().with_model("induction", length=9).with_start(0.5, 2.0),
     View().with_model("memory").with_arguments(flip=0.25),
     replace(View(), logs=("time", "loss")),
-    replace(View(), logs=()),
 ]
 
 
@@ -39,18 +37,9 @@ def test_a_link_restores_the_view(view):
     assert from_query(parse_qs(to_query(view, full))) == (view, full, [])
 
 
-def test_without_a_query_the_usual_view_is_shown():
-    usual = View().on_chain(0.2, 0.3)
-    assert from_query({}, usual) == (usual, FullSettings(), [])
-
-
 @pytest.mark.parametrize("query", [
-    "p=2", "p=nan", "p=1e-320", "p=½", "q=", "model=gpt", "model=%3Cscript%3E", "length=5",
-    "model=uniform&length=1000000", "model=uniform&length=-3", "model=states&states=99999",
-    "model=states&hidden=0", "fix-a=1", "model=linear&fix-a=1e9", "fix-zz=0", "w=3:-3", "w=0:1e99",
-    "e=1:1", "w=1", "start=1", "start=a,b", "start=inf,0", "start=1e9,0", "cloud=0,0,0",
-    "cloud=0,0", "cloud=0,0,nan", "train=rm", "steps=99999999999999999999", "d=0", "d=1e3",
-    "noise=-1", "log=all", "rate=0", "positions=65", "seed=-1",
+    "p=2", "p=nan", "q=", "model=gpt", "model=%3Cscript%3E", "length=5", "fix-zz=0", "w=3:-3",
+    "model=uniform&length=1000000", "start=a,b", "start=1e9,0", "cloud=0,0", "train=rm", "noise=-1",
 ])  # fmt: skip
 def test_what_a_link_may_not_ask_for_changes_nothing(query):
     view, full, problems = from_query(parse_qs(query, keep_blank_values=True))
@@ -129,15 +118,6 @@ def test_bounds_are_kept():
     ):
         with pytest.raises(InputError):
             change()
-
-
-def test_another_model_keeps_what_it_has():
-    view = View().with_model("uniform", length=16).with_slice(0.5)
-    assert view.with_model("rank-one").spec.get("length") == 16
-    assert view.with_model("linear").fixed_values == {"a": 0.5}
-    assert view.with_model("canonical").fixed_values == {}
-    assert view.with_model("states").spec.get("states") == 5
-    assert view.with_slice(0.0).fixed == ()
 
 
 def test_starts_are_rounded_to_what_a_click_can_mean():

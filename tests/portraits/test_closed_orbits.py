@@ -21,6 +21,8 @@ class Hopf(flowsim.Model):
         return torch.stack([x * left - y, y * left + x], -1)
 
 
+@pytest.mark.slow
+@pytest.mark.turns
 def test_a_limit_cycle_is_drawn_and_its_period_is_in_record_and_figure():
     window = {"x": (-1.5, 1.6), "y": (-1.4, 1.5)}
     record = flowsim.portrait(Hopf(), window=window, resolution=3, confirm=0, boundary=False)

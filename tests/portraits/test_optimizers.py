@@ -28,13 +28,6 @@ def test_large_steps_leave_a_narrow_well_that_the_flow_stays_in():
     assert len(flowsim.draw(record).axes) >= 8
 
 
-def test_nothing_else_goes_with_the_comparison():
-    with pytest.raises(flowsim.InputError, match="seven panels"):
-        bowl = flowsim.from_loss(lambda x, y: x**2 + y**2, "bowl")
-        record = compare_optimizers(bowl, resolution=2, steps=100)
-        flowsim.draw(record, ax=flowsim.draw(record).axes[0])
-
-
 def test_starts_still_on_their_way_do_not_end_alike():
     bowl = flowsim.from_loss(lambda x, y: x**2 + y**2, "bowl")
     record = compare_optimizers(bowl, {"x": (-1, 1), "y": (-1, 1)}, resolution=2, steps=3)

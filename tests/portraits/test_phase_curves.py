@@ -6,7 +6,7 @@ import torch
 
 import flowsim
 from flowsim.curves import curves_of
-from flowsim.portraits.phase_curves import manifold_curves, nullclines
+from flowsim.portraits.phase_curves import nullclines
 
 SIDES = {"x": (-2.0, 2.0), "y": (-2.0, 2.0)}
 
@@ -60,31 +60,3 @@ def test_manifolds_and_nullclines_are_curves_of_a_portrait():
 def test_other_curves_are_answered_in_one_sentence(model, curves, sentence):
     with pytest.raises(flowsim.InputError, match=sentence):
         flowsim.portrait(flowsim.model(model, 0.5, 0.8), resolution=4, curves=curves)
-
-
-def test_a_manifold_is_the_boundary_where_it_is_known():
-    well = flowsim.from_loss(lambda x, y: (x**2 - 1) ** 2 / 4 + y**2 / 2, "well")
-    (found,) = manifold_curves(well.plane, SIDES)
-    assert np.nanmax(np.abs(found.x)) < 1e-6
-
-
-class Relaxing(flowsim.Model):
-    coordinates = ("x",)
-
-    def __init__(self, s: float = 0.0):
-        self.s = s
-
-    def field(self, theta):
-        return self.s - theta
-
-    def loss(self, theta):
-        return 0 * theta[..., 0]
-
-
-def test_a_field_has_equilibria_in_a_continuation_and_no_minima():
-    starts = torch.tensor([[1.0], [-1.0]])
-    record = flowsim.bifurcation.continuation(flowsim.ModelSpec(Relaxing), "s", [0.0, 0.2], starts)
-    assert record.attrs["gradient_flow"] == 0
-    texts = [text.get_text() for text in flowsim.draw(record).legends[0].get_texts()]
-    assert "stable equilibria" in texts
-    assert "minima" not in texts

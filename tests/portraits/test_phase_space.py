@@ -4,18 +4,17 @@ import pytest
 from flowsim import BinaryChain, phase_space, portrait
 from flowsim.curves import curves_of
 from flowsim.drawing import draw_phase_space, draw_portrait
-from flowsim.models import LinearAttentionModel, UniformAttentionModel
+from flowsim.models import LinearAttentionModel
 
 MODELS = {
     "linear above": LinearAttentionModel(BinaryChain(0.5, 0.8)),
     "linear below": LinearAttentionModel(BinaryChain(0.2, 0.3)),
-    "uniform above": UniformAttentionModel(BinaryChain(0.5, 0.8), 4),
 }
 
 
 @pytest.fixture(
     scope="module",
-    params=["linear above", "linear below", pytest.param("uniform above", marks=pytest.mark.slow)],
+    params=["linear above", pytest.param("linear below", marks=pytest.mark.slow)],
 )
 def space(request):
     return phase_space(MODELS[request.param])
@@ -53,11 +52,11 @@ def test_figure_has_both_panels_and_their_axes(space):
     assert "orbit from its start (dot) to the global minima" in texts
 
 
-@pytest.mark.parametrize("a", [0.5, pytest.param(-1.4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("a", [0.5])
 @pytest.mark.parametrize("regime", ["linear above", "linear below"])
 def test_slices_of_linear_attention_agree_with_the_closed_form(regime, a):
-    record = portrait(MODELS[regime], resolution=40, fixed={"a": a})
-    assert record.attrs["oracle_agree"] == record.attrs["oracle_cells"] > 1350
+    record = portrait(MODELS[regime], resolution=30, fixed={"a": a})
+    assert record.attrs["oracle_agree"] == record.attrs["oracle_cells"] > 700
     assert record.attrs["largest_energy_drift"] < 1e-8
     # the drawn separatrix is the boundary of the labels
     known = [curve for curve in curves_of(record, "w", "e") if curve.kind == "separatrix"]
@@ -67,15 +66,5 @@ def test_slices_of_linear_attention_agree_with_the_closed_form(regime, a):
         boundary = curve[np.abs(w - centre).argmin()]
         trapped = np.abs(e[record["label"].to_numpy()[:, j] == 2])
         if np.isfinite(boundary) and 0.3 < boundary < 2.8 and abs(centre) > 0.1:
-            assert abs(trapped.max() - boundary) < 0.35
+            assert abs(trapped.max() - boundary) < 0.4
     assert "starts at $a$" in draw_portrait(record).axes[0].get_title()
-
-
-@pytest.mark.slow
-def test_slice_of_uniform_attention_has_no_closed_form_to_compare_with():
-    record = portrait(MODELS["uniform above"], resolution=10, fixed={"a": 0.5}, confirm=2)
-    assert record.attrs["oracle_cells"] == 0
-    kinds = [curve.kind for curve in curves_of(record, "w", "e")]
-    assert "separatrix" not in kinds and kinds.count("saddle") == 1
-    assert np.isnan(record.attrs["largest_energy_drift"])
-    assert record.attrs["cells_global_minimum"] + record.attrs["cells_local_minimum"] == 100

@@ -1,23 +1,16 @@
 import numpy as np
 import pytest
 import torch
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from flowsim import (
-    BinaryChain,
-    InputError,
-    Label,
-    portrait,
-)
-from flowsim.curves import curves_of
+from flowsim import BinaryChain, InputError, Label, portrait
 from flowsim.drawing import draw_portrait
-from flowsim.drawing.plane import FILL, draw_basins
+from flowsim.drawing.plane import draw_basins
 from flowsim.models import CanonicalModel
 from flowsim.portraits import portrait_summary
 from flowsim.scan import scan_basins
 
-CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.02, 0.9), (0.3, 0.7)]
+CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.3, 0.7)]
 SIDE = 40
 
 
@@ -34,11 +27,6 @@ def test_every_cell_off_the_boundary_agrees_with_the_analytic_basin(record):
     assert a["cells_unresolved"] == 0
 
 
-def test_energy_drift_of_cells_and_orbits_is_small(record):
-    assert 0 < record.attrs["largest_energy_drift"] <= 1e-8
-    assert record["drift_energy"].max() <= 1e-8
-
-
 def test_summary_counts_what_the_record_holds(record):
     summary = portrait_summary(record)
     labels = record["label"].to_numpy()
@@ -47,13 +35,6 @@ def test_summary_counts_what_the_record_holds(record):
     assert summary["cells"] == labels.size
     chain = BinaryChain(summary["p"], summary["q"])
     assert summary["entropy_rate"] == chain.entropy_rate
-
-
-def test_orbits_run_downhill_along_their_energy(record):
-    model = CanonicalModel(BinaryChain(record.attrs["p"], record.attrs["q"]))
-    path = torch.from_numpy(np.stack([record["orbit_e"], record["orbit_w"]], axis=-1))
-    assert torch.isfinite(path).all()
-    assert (model.loss(path).diff(dim=0) < 1e-12).all()
 
 
 def test_arrows_point_downhill(record):
@@ -94,12 +75,6 @@ def test_drawn_cells_are_the_labels_with_w_to_the_right_and_e_upwards():
     assert image.origin == "lower"
 
 
-def test_basins_differ_in_greyscale():
-    weights = np.array([0.2126, 0.7152, 0.0722])
-    light = [weights @ to_rgb(FILL[name]) for name in ("global_minimum", "local_minimum")]
-    assert light[0] - light[1] > 0.2
-
-
 def test_scan_checks_its_coordinates():
     model = CanonicalModel(BinaryChain(0.5, 0.8))
     line = scan_basins(model, {"w": np.array([-1.0, 1.0])}, {"e": 0.5})
@@ -109,16 +84,3 @@ def test_scan_checks_its_coordinates():
     for axes in ({"w": two}, {"w": two, "e": two, "a": two}):
         with pytest.raises(InputError, match="must together be e, w"):
             scan_basins(model, axes)
-
-
-@pytest.mark.parametrize("side", [3.0, 20.0])
-def test_curves_go_to_the_edge_of_the_window_whatever_its_size(side):
-    window = {"w_range": (-side, side), "e_range": (-side, side)}
-    record = portrait(CanonicalModel(BinaryChain(0.5, 0.8)), resolution=4, **window)
-    curves = {curve.kind: curve for curve in curves_of(record, "w", "e") if np.nanmax(curve.y) > 0}
-    for kind in ("separatrix", "global minima"):
-        e = curves[kind].y
-        assert np.nanmax(e) > side
-        inside = np.abs(np.diff(e[e <= side]))
-        assert inside.max() < side / 50
-        assert (np.diff(curves[kind].x) > 0).all()

@@ -4,20 +4,11 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from command import assert_refused, run
 
 import flowsim
-from flowsim import (
-    InputError,
-    ModelSpec,
-    draw,
-    read_record,
-    write_record,
-)
-from flowsim import (
-    portrait as portrait_record,
-)
+from flowsim import InputError, ModelSpec, draw, read_record, write_record
+from flowsim import portrait as portrait_record
 from flowsim.explorer.export import command_lines, python_lines
 from flowsim.explorer.layers import ends_of
 from flowsim.explorer.training import FullSettings
@@ -41,7 +32,7 @@ class Tilted(flowsim.Model):
 #: The sums s of the lower well, of the saddle that parts the basins, and of the other well.
 LOW, EDGE, HIGH = sorted(np.roots([1, 0, -1, 0.2]).real)
 SIDES = {"x": (-2.0, 1.5), "y": (-1.0, 2.0), "z": (-1.5, 1.0)}
-SLICES = [("xy", {}), ("yz", {"x": 0.3}), ("zx", {"y": -0.5})]
+SLICES = [("xy", {}), ("zx", {"y": -0.5})]
 FILE = ["--model", "mine.py:Tilted", "--quiet"]
 
 
@@ -61,14 +52,12 @@ def window(names):
     return {name: SIDES[name] for name in names}
 
 
-@pytest.mark.parametrize(
-    ("names", "fixed"),
-    [SLICES[0], *(pytest.param(*other, marks=pytest.mark.slow) for other in SLICES[1:])],
-    ids=[names for names, _ in SLICES],
-)
+@pytest.mark.slow
+@pytest.mark.turns
+@pytest.mark.parametrize(("names", "fixed"), SLICES)
 def test_a_slice_has_the_basins_of_the_closed_form(names, fixed, model):
     across, up = names
-    record = portrait_record(model, resolution=9, window=window(names), fixed=fixed, confirm=4)
+    record = portrait_record(model, resolution=6, window=window(names), fixed=fixed, confirm=4)
     assert record["label"].dims == (up, across)
     (other,) = {*"xyz"} - {*names}
     held = fixed.get(other, 0.0)
@@ -77,7 +66,7 @@ def test_a_slice_has_the_basins_of_the_closed_form(names, fixed, model):
     np.testing.assert_array_equal(record["label"], expected)
     assert record.attrs["confirm_agree"] == record.attrs["confirm_cells"] == 4
     edge = record[f"boundary_{across}"] + record[f"boundary_{up}"] + held
-    assert edge.size > 5 and np.abs(edge - EDGE).max() < 3 / 9 / 2**7
+    assert edge.size > 5 and np.abs(edge - EDGE).max() < 3 / 6 / 2**7
     write_record(record, "slice.nc")
     ax = draw(read_record("slice.nc")).axes[0]
     assert (ax.get_xlabel(), ax.get_ylabel()) == (f"${across}$", f"${up}$")
@@ -87,6 +76,7 @@ def test_a_slice_has_the_basins_of_the_closed_form(names, fixed, model):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_the_command_line_draws_a_slice_and_draws_it_again_from_its_file(mine):
     words = ["--window", "z=-1:1,y=-2:2", "--fix", "x=0.3", "--resolution", "6", "--json"]
     done = run("portrait", *FILE, *words, "--confirm", "2", cwd=mine)
@@ -106,13 +96,9 @@ def test_the_command_line_draws_a_slice_and_draws_it_again_from_its_file(mine):
 PORTRAIT, SPACE = ["portrait", *FILE], ["portrait", *FILE, "--view", "3d"]
 BAD = [
     ([*PORTRAIT, "--window", "y=0:1,q=0:1"], "has two axes of x, y, z, not y, q"),
-    ([*PORTRAIT, "--window", "z=0:1"], "has two axes of x, y, z, not z"),
-    ([*PORTRAIT, "--window", "x=0:1,y=0:1,z=0:1"], "has two axes of x, y, z, not x, y, z"),
     ([*PORTRAIT, "--window", "y=0:1,y=0:2"], "each name once"),
-    ([*PORTRAIT, "--window", "y=0:1,z=1:1"], "must be LOW:HIGH, increasing"),
     ([*PORTRAIT, "--window", "y=0:1,z=0:1", "--fix", "y=0"], "(y, z) takes no fixed y: only x"),
     ([*SPACE, "--window", "y=0:1,q=0:1"], "the axes x, y, z, not q"),
-    ([*SPACE, "--fix", "x=0"], "go with the plane"),
     (["explore", *FILE, "--window", "y=0:1,q=0:1"], "has two axes of x, y, z, not y, q"),
 ]
 
@@ -142,6 +128,7 @@ def test_a_model_with_a_plane_of_its_own_keeps_it():
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_orbits_in_space_end_where_the_closed_form_says(model, mine):
     record = flowsim.phase_space(model, window=window("xyz"))
     path = np.stack([record[f"orbit_{name}"] for name in "xyz"], axis=-1)
@@ -163,25 +150,6 @@ def test_orbits_in_space_end_where_the_closed_form_says(model, mine):
     np.testing.assert_allclose(marks, HIGH, atol=1e-6)
 
 
-def test_an_orbit_that_leaves_the_box_is_drawn_to_its_side():
-    falls = flowsim.from_loss(lambda x, y, z: y**2 + z**2 - x, "falls")
-    figure = draw(flowsim.phase_space(falls, rtol=1e-6))
-    (text,) = figure.legends[0].get_texts()
-    assert text.get_text().startswith("to infinity: x → +∞")
-    last = [np.nanmax(line.get_data_3d()[0]) for line in figure.axes[0].lines
-            if len(line.get_data_3d()[0]) > 1]  # fmt: skip
-    assert min(last) > 2.85
-
-
-@pytest.mark.slow
-def test_the_command_line_draws_a_view_in_space(mine):
-    done = run(*SPACE, "--window", "x=-2:2,y=-2:2,z=-1:1", "--json", cwd=mine)
-    assert done.returncode == 0, done.stderr
-    assert set(json.loads(done.stdout)["orbits"]) == {"minimum_1", "minimum_2"}
-    done = run("portrait", "--from", "portrait_Tilted_3d.nc", "--out", "a.png", cwd=mine)
-    assert done.returncode == 0 and "\norbits\n  minimum_1" in done.stdout
-
-
 def test_the_explorer_shows_a_slice(mine):
     view = View(ModelSpec("mine.py:Tilted"), axes=("y", "z"), window=Window(-1, 1, -2, 2))
     assert (view.x, view.y, view.slice_name) == ("y", "z", "x")
@@ -190,11 +158,3 @@ def test_the_explorer_shows_a_slice(mine):
     assert "--window=y=-1:1,z=-2:2" in command and "--fix x=0.3" in command
     assert "with_axes(model, *('y', 'z'))" in python_lines(view, FullSettings(), ())
     assert view.with_model("canonical").axes == ()
-
-
-def test_the_plane_of_a_model_that_was_shown_otherwise_stays_as_it_was(model):
-    shown = with_axes(model, "z", "x")
-    assert (shown.plane.x, shown.plane.y, shown.plane.defaults.third) == ("z", "x", "y")
-    assert (model.plane.x, model.plane.y, model.plane.defaults.third) == ("x", "y", "z")
-    theta = torch.tensor([[1.0, 2.0, 3.0]])
-    assert shown.plane.project(theta).tolist() == [[1.0, 3.0, 2.0]]

@@ -74,18 +74,11 @@ def spoil(contents, path, seed, count):
 
 @pytest.mark.timeout(60)
 def test_damaged_records(contents, tmp_path):
-    spoil(contents, tmp_path / "a.nc", 1, 200)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_more_damaged_records(contents, tmp_path):
-    spoil(contents, tmp_path / "a.nc", 2, 1000)
+    spoil(contents, tmp_path / "a.nc", 1, 100)
 
 
 @pytest.mark.parametrize("words", [
-    ["info"], ["portrait", "--from"], ["compare", "--p", "0.5", "--q", "0.8", "--points"],
-    ["scan", "--p", "0.5", "--q", "0.8", "--points"],
+    ["info"], ["portrait", "--from"], ["scan", "--p", "0.5", "--q", "0.8", "--points"],
     ["scan", "--p", "0.5", "--q", "0.8", "--grid", "4x4", "--resume", "--out"],
 ])  # fmt: skip
 def test_commands_refuse_a_damaged_record(path, contents, words):
@@ -115,9 +108,7 @@ def test_other_programs_read_a_sealed_record(path, record):
     xr.testing.assert_equal(xr.load_dataset(path, engine="h5netcdf"), record)
 
 
-@pytest.mark.parametrize(
-    "changes", [{"kind": None}, {"schema": None}, {"schema": 1}, {"schema": 99}, {"schema": "3"}]
-)
+@pytest.mark.parametrize("changes", [{"kind": None}, {"schema": 99}])
 def test_another_schema_is_refused_though_the_digest_is_right(record, tmp_path, changes):
     other = record.copy()
     other.attrs = {k: v for k, v in {**record.attrs, **changes}.items() if v is not None}
@@ -131,14 +122,6 @@ def test_a_record_that_lacks_what_is_drawn_is_refused(record, tmp_path):
     done = run("portrait", "--from", "a.nc", cwd=tmp_path)
     assert_refused(done, "'a.nc' cannot be drawn")
     assert [path.name for path in tmp_path.iterdir()] == ["a.nc"]
-
-
-def test_the_wrong_place(tmp_path):
-    assert refused(tmp_path / "missing.nc").startswith("no such file: ")
-    assert "not a file" in refused(tmp_path)
-    loop = tmp_path / "loop.nc"
-    loop.symlink_to(loop)
-    refused(loop)
 
 
 def test_a_record_of_another_kind_names_both(path):

@@ -3,26 +3,19 @@
 import itertools
 import os
 import pickle
-import random
 import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import BrokenExecutor, Future
-from contextlib import closing, nullcontext, suppress
-from functools import partial
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
-from elsewhere import large, of_death, of_number
+from elsewhere import of_death, of_number
 
-from flowsim import (
-    Grid,
-    InputError,
-    ModelSpec,
-    read_record,
-)
+from flowsim import Grid, InputError, ModelSpec, read_record
 from flowsim.errors import Interrupted
 from flowsim.scan import Scan, cell_centres, write_scan
 from flowsim.scan import workers as jobs_module
@@ -97,30 +90,7 @@ def test_an_interrupt_leaves_no_process_behind(tmp_path, temporary, serial):
 
 
 @pytest.mark.slow
-def test_twenty_processes_killed_while_they_send_and_receive_lose_nothing(temporary):
-    """Half of a message is never waited for: a worker dies at any moment after each result."""
-    draw, found, kills = random.Random(1), {}, 0
-    task = partial(np.full, 2_000_000)
-    for chunk, values in run_chunks(large, task, range(40), jobs=2):
-        assert (values == chunk + 1).all()
-        found[chunk] = values[0]
-        time.sleep(draw.uniform(0, 0.2))
-        if kills < 20 and (workers := processes()):
-            os.kill(draw.choice(workers), signal.SIGKILL)
-            kills += 1
-    assert sorted(found) == list(range(40)) and kills == 20
-
-
-@pytest.mark.slow
-def test_what_is_under_way_is_abandoned_at_once(temporary):
-    with closing(run_chunks(large, partial(np.full, 2_000_000), range(3), jobs=2)) as results:
-        next(results)
-        assert processes()
-        began = time.monotonic()
-    assert time.monotonic() - began < 20
-
-
-@pytest.mark.slow
+@pytest.mark.turns
 def test_errors_of_processes_come_after_the_results_that_were_ready(temporary):
     found = []
     with pytest.raises(InputError, match="two is refused") as error:
@@ -163,6 +133,7 @@ for tilt in (0.2, 0.1):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_a_model_of_the_script_itself_reaches_the_processes(tmp_path):
     """Without a guard, as in a notebook; and a scan of another model is another scan."""
     (tmp_path / "script.py").write_text(MINE)
@@ -191,6 +162,7 @@ with closing(run_chunks(time.sleep, [0, 60, 60].__getitem__, range(3), jobs=2)) 
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_processes_end_with_the_one_that_started_them(tmp_path, number):
     words = [sys.executable, "-c", LONG]
@@ -251,15 +223,6 @@ def test_a_worker_of_another_version_is_refused():
         run_task(task)
 
 
-def test_no_scheduler_is_one_sentence(tmp_path, monkeypatch):
-    pytest.importorskip("distributed")
-    monkeypatch.setattr(jobs_module, "CONNECT", 0.3)
-    for address in ("tcp://127.0.0.1:9", "nonsense://x", "nowhere"):
-        with pytest.raises(InputError, match="no dask scheduler answers"):
-            write_scan(SCAN, tmp_path / "a.nc", scheduler=address)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_is_no_address_is_refused_at_once(tmp_path, monkeypatch):
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(distributed, "Client", None)  # which would wait for half a minute
@@ -276,6 +239,7 @@ def test_without_dask_the_extra_is_named(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 @pytest.mark.filterwarnings("ignore")  # distributed's own, about ports and unclosed sockets
 def test_a_dask_cluster_gives_the_serial_bytes_also_when_a_worker_dies(tmp_path, serial):
     distributed = pytest.importorskip("distributed")

@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 import flowsim
-from flowsim import (
-    Grid,
-    InputError,
-    ModelSpec,
-    read_record,
-)
+from flowsim import Grid, InputError, ModelSpec, read_record
 from flowsim.scan import Scan, cell_centres, write_scan
 from flowsim.scan.plan import run_task
 
@@ -47,6 +42,7 @@ def spec(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_each_value_has_the_scan_of_its_model(spec, tmp_path):
     scan = Scan(spec, Grid(AXES), over={"n": [2, 3], "g": TILTS}, confirm=1, chunk=25)
     assert scan.dims == ("g", "n", "x", "y") and scan.shape == (2, 2, 11, 2)
@@ -92,8 +88,6 @@ def test_built_in_models_vary_whatever_they_have(tmp_path):
         ({"kind": (1, 2)}, "several values of kind of .* must be numbers"),
         ({"n": (1.5, 2)}, "n of .* takes whole numbers"),
         ({"g": (0.2, 0.1)}, "several values of g must increase"),
-        ({"g": ()}, "several values of g must increase"),
-        ({"g": (0.1, float("nan"))}, "several values of g must increase"),
         ({"g": ("a", "b")}, "g must be a number"),
     ],
 )

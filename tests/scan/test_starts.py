@@ -9,24 +9,13 @@ import torch
 import xarray as xr
 from scipy.stats import binomtest, kstest
 
-from flowsim import (
-    BinaryChain,
-    Cloud,
-    Grid,
-    InputError,
-    ModelSpec,
-    Points,
-    write_record,
-)
+from flowsim import Cloud, Grid, InputError, ModelSpec, Points, write_record
 from flowsim.interface import conserved_names
-from flowsim.models.rank_one.model import RELU_WIDTH
 from flowsim.scan import cell_centres, scan_basins
 from flowsim.scan.follow import starting_coordinates, to_model
 from flowsim.scan.record import wilson_interval
 from flowsim.scan.starts import STREAM
 from flowsim.spec import spec_of
-
-CHAIN = BinaryChain(0.5, 0.8)
 
 
 def all_of(starts):
@@ -38,12 +27,7 @@ def pieces(starts, size):
     return np.concatenate([starts.block(i, min(i + size, n)) for i in range(0, n, size)])
 
 
-def test_cells_fill_the_window():
-    assert cell_centres(-3, 3, 3).tolist() == [-2, 0, 2]
-    assert cell_centres(1, 2, 1).tolist() == [1.5]
-
-
-@pytest.mark.parametrize("cells", [1, 5, 7, 11, 101, 512, 4095])
+@pytest.mark.parametrize("cells", [1, 11, 512])
 def test_cells_are_right_to_the_last_bits_and_zero_is_zero(cells):
     for low, high in ((-3.0, 3.0), (-0.7, 0.7), (-math.pi, math.pi), (-1e-3, 1e-3)):
         centres = cell_centres(low, high, cells)
@@ -79,12 +63,9 @@ def test_grid_is_the_mesh_of_its_axes():
     ("axes", "fixed", "word"),
     [
         ({}, {"e": 1.0}, "at least one"),
-        ({"e": []}, {}, "at least one value"),
-        ({"e": [[1.0]]}, {}, "one dimension"),
         ({"e": [1.0, math.nan]}, {}, "finite"),
         ({"e": [1.0, 1.0]}, {}, "increase"),
         ({"e": [1.0]}, {"e": 2.0}, "both varied and fixed"),
-        ({"e": [1.0]}, {"w": math.inf}, "finite"),
     ],
 )
 def test_grids_that_are_none(axes, fixed, word):
@@ -106,33 +87,17 @@ def test_points_of_all_formats_are_the_same(tmp_path):
         assert points.dims == ("point",)
 
 
-def test_a_table_may_have_other_columns_and_an_index(tmp_path):
-    text = ',w,name,e\n0,1.5,first,2.5\n1,-3,"second, last",4e-1\n\n'
-    (tmp_path / "a.csv").write_text(text)
-    points = Points.read(tmp_path / "a.csv", ("e", "w"))
-    assert points.names == ("e", "w")
-    assert all_of(points).tolist() == [[2.5, 1.5], [0.4, -3.0]]
-
-
 @pytest.mark.parametrize(
     ("name", "text", "word"),
     [
         ("a.csv", "", "has no columns"),
         ("a.csv", "e,w\n", "no points"),
         ("a.csv", "e,w\n1,nan\n", "point 1 of .*csv. is not finite"),
-        ("a.csv", "e,w\n1,2\n1,inf\n", "point 2 of .*csv. is not finite"),
         ("a.csv", "e,w\n1,two\n", "cannot be read"),
-        ("a.csv", "e,w\n1,1_0\n", "cannot be read"),
         ("a.csv", "e,w\n1,\u0661\u0662\n", "cannot be read"),
-        ("a.csv", "e,w\n1,2,3\n", "line 2 of .* has 3 columns, not 2"),
         ("a.csv", "e,w\n1,2\n3\n", "line 3 of .* has 1 columns, not 2"),
-        ("a.csv", "e,v\n1,2\n", "e, v"),
-        ("a.csv", "e,w,w\n1,2,3\n", "e, w, w"),
         ("a.csv", "e,e\n1,2\n", "e, e"),
-        ("a.csv", "1,2\n3,4\n", "wanted are e, w"),
-        ("a.npy", "not numpy", "cannot be read"),
         ("a.nc", "not netcdf", "no valid digest"),
-        ("a.txt", "e,w\n1,2\n", "csv"),
         (None, "", "no such file"),
     ],
 )
@@ -141,26 +106,6 @@ def test_files_that_hold_no_points(tmp_path, name, text, word):
         (tmp_path / name).write_text(text)
     with pytest.raises(InputError, match=word):
         Points.read(tmp_path / (name or "missing.csv"), ("e", "w"))
-
-
-def test_arrays_that_hold_no_points(tmp_path):
-    path = tmp_path / "a.npy"
-    bad = [np.zeros((3, 3)), np.zeros(4), np.zeros((2, 2), complex), np.array([[{}, 1]], object)]
-    for array in bad:
-        np.save(path, array, allow_pickle=True)
-        with pytest.raises(InputError):
-            Points.read(path, ("e", "w"))
-    write_record(xr.Dataset({"e": ("i", [1.0, 2.0]), "w": ("j", [1.0])}), tmp_path / "a.nc")
-    with pytest.raises(InputError, match="one length"):
-        Points.read(tmp_path / "a.nc", ("e", "w"))
-
-
-@pytest.mark.parametrize("column", [[True, False], ["1e1", "2"]], ids=["bool", "text"])
-def test_variables_that_are_no_numbers(tmp_path, column):
-    columns = {"e": ("point", column), "w": ("point", [1.0, 2.0])}
-    write_record(xr.Dataset(columns), tmp_path / "a.nc")
-    with pytest.raises(InputError, match="not numbers"):
-        Points.read(tmp_path / "a.nc", ("e", "w"))
 
 
 def test_cloud_does_not_depend_on_how_it_is_cut():
@@ -186,18 +131,6 @@ def test_cloud_is_normal_and_its_streams_are_independent():
     assert not np.intersect1d(all_of(other), all_of(cloud)).size
 
 
-@pytest.mark.parametrize("sigma", [0, -1, math.nan, math.inf, (1, 0), (2, 1), {"e": 0}, ()])
-def test_spreads_that_are_none(sigma):
-    with pytest.raises(InputError, match="sigma"):
-        Cloud(("e", "w"), 5, sigma)
-
-
-def test_other_clouds_that_are_none():
-    for keywords in ({"count": 0}, {"seed": -1}, {"fixed": {"e": 1.0}}):
-        with pytest.raises(InputError):
-            Cloud(**{"names": ("e", "w"), "count": 5, "sigma": 1.0, **keywords})
-
-
 def test_wilson_interval_is_scipys():
     k, n = np.array([0, 1, 50, 99, 100, 7]), np.array([100, 100, 100, 100, 100, 7])
     low, high = wilson_interval(k, n)
@@ -208,9 +141,7 @@ def test_wilson_interval_is_scipys():
 
 EVERY_MODEL = [
     ModelSpec.first("canonical"),
-    ModelSpec.first("canonical", bias="dynamic"),
     ModelSpec.first("uniform", length=4),
-    ModelSpec.first("linear"),
     ModelSpec.first("untied"),
     ModelSpec.first("rank-one", length=2),
     ModelSpec.first("rank-one", length=2, attention=True, tied=False),
@@ -233,17 +164,6 @@ def test_every_model_takes_a_cloud_at_several_sigma(spec):
     assert np.array_equal(rows, all_of(starts)[:, :2])
 
 
-def test_a_grid_and_a_list_of_its_points_have_the_same_limits():
-    model = ModelSpec.first("untied").build()
-    grid = Grid({"w": cell_centres(-2, 2, 6), "u": cell_centres(-1, 1, 5)}, {"e": 0.3})
-    over_grid = scan_basins(model, grid)
-    listed = scan_basins(model, Points(grid.names, all_of(grid)))
-    for name in ("label", "limit_e", "limit_u", "limit_w", "evaluations"):
-        assert np.array_equal(over_grid[name].to_numpy().ravel(), listed[name].to_numpy())
-    assert over_grid["label"].dims == ("w", "u")
-    assert float(over_grid["e"]) == 0.3
-
-
 def test_canonical_starts_are_lifted_to_the_rank_one_model():
     model = ModelSpec.first("rank-one", length=2, attention=True).build()
     rows = torch.tensor([[0.3, -0.7, 0.5]], dtype=torch.float64)
@@ -256,14 +176,6 @@ def test_canonical_starts_are_lifted_to_the_rank_one_model():
     assert starting_coordinates(model, model.coordinates) == model.coordinates
     with pytest.raises(InputError, match="together be"):
         starting_coordinates(model, ("e", "w"))
-
-
-def test_a_record_says_over_which_width_the_kinks_were_rounded():
-    grid = Grid({"e": [0.3, 0.4]}, {"w": -0.7, "a": 0.2})
-    record = scan_basins(ModelSpec.first("rank-one", length=2, attention=True).build(), grid)
-    assert record.attrs["relu_width"] == RELU_WIDTH
-    without = ModelSpec.first("rank-one", length=2).build()
-    assert "relu_width" not in scan_basins(without, Grid({"e": [0.3, 0.4]}, {"w": -0.7})).attrs
 
 
 @pytest.mark.parametrize("spec", EVERY_MODEL, ids=str)

@@ -1,7 +1,6 @@
 """Scans to disk: whole or resumable, whatever happens while they run."""
 
 import itertools
-import json
 import os
 import shutil
 import subprocess
@@ -12,28 +11,14 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from flowsim import (
-    Cloud,
-    Grid,
-    InputError,
-    Label,
-    ModelSpec,
-    Points,
-    Rule,
-    read_record,
-)
+from flowsim import Cloud, Grid, InputError, Label, ModelSpec, Points, Rule, read_record
 from flowsim.errors import Interrupted
-from flowsim.scan import (
-    Scan,
-    cell_centres,
-    scan_basins,
-    write_scan,
-)
+from flowsim.scan import Scan, cell_centres, scan_basins, write_scan
 from flowsim.scan import store as store_module
 from flowsim.scan.follow import shaped
 from flowsim.scan.plan import run_task
 from flowsim.scan.record import scan_record
-from flowsim.spec import model_from_attributes, spec_of
+from flowsim.spec import model_from_attributes
 
 AXES = {"e": cell_centres(-2, 2, 9), "w": cell_centres(-2, 2, 7)}
 CANONICAL = ModelSpec.first("canonical")
@@ -56,7 +41,7 @@ def parts_of(out):
     return out.with_name(f"{out.name}.parts")
 
 
-@pytest.mark.parametrize("chunk", [0, 5, 16, 63])
+@pytest.mark.parametrize("chunk", [0, 16])
 def test_no_chunk_size_changes_a_label_or_moves_a_limit(tmp_path, chunk):
     write_scan(small(chunk=chunk), tmp_path / "a.nc")
     record = read_record(tmp_path / "a.nc", "scan")
@@ -126,6 +111,7 @@ def test_records_are_what_xarray_expects_in_memory_and_on_disk(tmp_path, drawn):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_a_sample_of_the_points_is_decided_again(tmp_path):
     """On every chain; and a label that torchdiffeq does not find is counted."""
     scan = small(p=(0.3, 0.6), confirm=40)
@@ -142,57 +128,6 @@ def test_a_sample_of_the_points_is_decided_again(tmp_path):
     assert "confirm_cells" not in read_record(write_scan(small(), tmp_path / "d.nc")).attrs
     with pytest.raises(InputError, match="confirm must not be negative"):
         small(confirm=-1)
-
-
-def test_fixed_coordinates_and_lists(tmp_path):
-    linear = small(model=ModelSpec.first("linear"), starts=Grid(AXES, {"a": 0.5}))
-    write_scan(linear, tmp_path / "a.nc")
-    record = read_record(tmp_path / "a.nc", "scan")
-    assert float(record.coords["a"]) == 0.5
-    assert "a" not in record.dims
-    rows = np.array([[0.5, -0.4], [0.5, 0.4], [-2.0, 0.0]])
-    write_scan(small(starts=Points(("e", "w"), rows)), tmp_path / "b.nc")
-    record = read_record(tmp_path / "b.nc", "scan")
-    assert record["label"].dims == ("point",)
-    assert np.array_equal(np.column_stack([record["start_e"], record["start_w"]]), rows)
-
-
-def test_hitting_times_are_recorded_when_asked_for(tmp_path):
-    write_scan(small(fraction=0.01), tmp_path / "a.nc")
-    record = read_record(tmp_path / "a.nc", "scan")
-    expected = scan_basins(CANONICAL.build(), AXES, fraction=0.01)
-    assert record["hitting_time"].attrs["fraction"] == 0.01
-    assert np.allclose(record["hitting_time"], expected["hitting_time"], rtol=1e-9, equal_nan=True)
-    learned = record["label"] == Label.GLOBAL_MINIMUM
-    assert np.array_equal(record["hitting_time"] > 0, learned)
-    assert record["hitting_time"].where(~learned).isnull().all()
-    ends = (record["settling_time"] > 0) & (record["label"] == Label.LOCAL_MINIMUM)
-    assert ends.any()
-    assert np.array_equal(
-        record["settling_time"].where(learned), record["hitting_time"], equal_nan=True
-    )
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"p": 0.0},
-        {"p": (0.5, 0.5)},
-        {"q": (0.5, 1.5)},
-        {"fraction": 1.0},
-        {"starts": Grid({"e": [1.0]})},
-        {"starts": Grid(AXES, {"a": 0.0})},
-    ],
-)
-def test_scans_that_are_none(changes):
-    with pytest.raises(InputError):
-        small(**changes)
-
-
-def test_the_same_scan_has_the_same_bytes(tmp_path):
-    for name in ("a.nc", "b.nc"):
-        write_scan(small(), tmp_path / name)
-    assert (tmp_path / "a.nc").read_bytes() == (tmp_path / "b.nc").read_bytes()
 
 
 KILLS = """
@@ -277,11 +212,11 @@ print(kills, inside, finished)
 @pytest.mark.slow
 def test_kills_change_no_byte(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", KILLS, str(tmp_path), "30"], capture_output=True, text=True
+        [sys.executable, "-c", KILLS, str(tmp_path), "12"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     killed, inside, finished = map(int, done.stdout.split())
-    assert killed == 30 and finished >= 1
+    assert killed == 12 and finished >= 1
     assert abs(2 * inside - killed) <= 2
 
 
@@ -339,18 +274,10 @@ def test_an_unfinished_scan_is_continued_where_it_stopped(unfinished, calm, monk
     assert list(unfinished.parent.iterdir()) == [unfinished]
 
 
-def test_starting_afresh_has_to_be_asked_for(unfinished, calm):
-    write_scan(small(), unfinished, overwrite=True)
-    assert unfinished.read_bytes() == calm
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"q": 0.7}, ["q: 0.8, now 0.7"]),
-        ({"rtol": 1e-9}, ["rtol: default, now 1e-09"]),
-        ({"fraction": 0.5}, ["fraction: none, now 0.5"]),
-        ({"chunk": 17}, ["chunk: 16, now 17"]),
         ({"starts": Grid({**AXES, "e": AXES["e"] + 1})}, ["e: 9 values from -1.77", "-0.77"]),
         ({"starts": Cloud(("e", "w"), 63, 1.0)}, ["grid 9x7, now cloud", "seed: none, now 0"]),
     ],
@@ -412,7 +339,7 @@ def test_damaged_chunks_are_computed_again(unfinished, calm, damage):
     assert unfinished.read_bytes() == calm
 
 
-@pytest.mark.parametrize("text", ["{", "[" * 100_000, "[1]", '{"p": 0.5}', '{"p": {"q": "0"}}', ""])
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, '{"p": 0.5}', ""])
 def test_damaged_settings_are_no_settings(unfinished, calm, text):
     parts_of(unfinished).write_text(text)
     with pytest.raises(InputError, match=r"cannot be read|other settings \(p: "):
@@ -426,16 +353,12 @@ def as_folder(path):
     (path / "inside").write_text("kept")
 
 
-def as_loop(path):
-    path.symlink_to(path.name)
-
-
 def as_link(path):
     path.symlink_to("/etc/hostname")
 
 
-@pytest.mark.parametrize("suffix", ["parts", "lock", "draft"])
-@pytest.mark.parametrize("odd", [as_folder, as_loop, as_link, os.mkfifo])
+@pytest.mark.parametrize("suffix", ["parts", "lock"])
+@pytest.mark.parametrize("odd", [as_folder, as_link, os.mkfifo])
 def test_odd_things_beside_the_output_are_one_sentence_or_no_matter(unfinished, calm, suffix, odd):
     path, other = unfinished.with_name(f"a.nc.{suffix}"), Path("/etc/hostname").read_bytes()
     path.unlink(missing_ok=True)
@@ -486,6 +409,7 @@ assert Path(out).read_bytes() == calm
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_a_full_disk_is_one_sentence_and_costs_nothing(tmp_path, calm):
     """A limit on the size of files stands in for it: too small for settings, parts, the record."""
     out = tmp_path / "a.nc"
@@ -524,30 +448,6 @@ def test_an_output_that_vanishes_is_one_sentence(tmp_path):
         write_scan(small(), tmp_path / "nowhere" / "a.nc")
 
 
-def test_a_failed_run_leaves_the_old_record_as_it_is(tmp_path, calm):
-    out = tmp_path / "a.nc"
-    out.write_bytes(calm)
-    with pytest.raises(Interrupted):
-        write_scan(small(q=0.7), out, overwrite=True, progress=stop_after(3))
-    assert out.read_bytes() == calm
-    write_scan(small(q=0.7), out, resume=True, overwrite=True)
-    assert read_record(out, "scan").attrs["q"] == 0.7
-
-
-def test_the_record_tells_all_its_settings(calm, tmp_path):
-    path = tmp_path / "a.nc"
-    path.write_bytes(calm)
-    attributes = read_record(path, "scan").attrs
-    settings = json.loads(attributes["settings"])
-    assert settings["p"] == "0.5"
-    assert settings["versions"].startswith("python")
-    assert spec_of(settings) == CANONICAL
-    assert attributes["threads"] == 1
-    assert attributes["regime"] == "p + q > 1"
-    assert {"versions", "commit", "command", "chunk", "atol"} <= attributes.keys()
-    assert attributes["command"] == "flowsim.scan.write_scan"
-
-
 def test_a_scan_that_torchdiffeq_decides(tmp_path):
     axes = {"e": cell_centres(-2, 2, 6), "w": cell_centres(-2, 1, 5)}
     usual = Scan(CANONICAL, Grid(axes))
@@ -576,41 +476,3 @@ def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch, error, reas
     monkeypatch.setattr(store_module.FileLock, "acquire", acquire)
     with pytest.raises(InputError, match=f"cannot lock .*: {reason}"):
         write_scan(small(), tmp_path / "scan.nc")
-
-
-UNIFORM = {"model": ModelSpec.first("uniform"), "starts": Grid(AXES, {"a": 0.5}), "chunk": 50}
-
-
-def test_several_lengths_are_a_dimension_and_each_is_the_scan_at_one(tmp_path):
-    write_scan(small(**UNIFORM, q=(0.3, 0.8), length=(2, 5)), tmp_path / "a.nc")
-    record = read_record(tmp_path / "a.nc", "scan")
-    assert record["label"].dims == ("q", "length", "e", "w")
-    assert record["share"].dims == ("q", "length", "basin")
-    assert record["length"].to_numpy().tolist() == [2, 5]
-    assert "length" not in record.attrs and record.attrs["p"] == 0.5
-    one = scan_basins(model_from_attributes(record.attrs, q=0.8, length=5), UNIFORM["starts"])
-    here = record.sel(q=0.8, length=5)
-    assert (here["label"].to_numpy() == one["label"].to_numpy()).all()
-    assert np.allclose(here["limit_loss"], one["limit_loss"], rtol=1e-9)
-    with pytest.raises(InputError, match="not of one length: give length"):
-        model_from_attributes(record.attrs, q=0.8)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({**UNIFORM, "length": (4, 2)}, "several values of length must increase"),
-        ({"length": (2, 4)}, "the canonical model has no length"),
-        ({**UNIFORM, "length": (0, 4)}, "length"),
-    ],
-)
-def test_lengths_that_no_model_has_are_refused(changes, message):
-    with pytest.raises(InputError, match=message):
-        small(**changes)
-
-
-def test_the_axes_of_xarrays_own_plots_are_short():
-    record = scan_basins(CANONICAL.build(), AXES)
-    names = {name: record[name].attrs["long_name"] for name in ("e", "w", "label")}
-    assert names["e"] == "embedding e"
-    assert max(map(len, names.values())) < 40

@@ -6,7 +6,6 @@ import torch
 from elsewhere import pickled
 
 from flowsim import (
-    Cloud,
     Grid,
     InputError,
     Label,
@@ -16,12 +15,7 @@ from flowsim import (
     model,
     read_record,
 )
-from flowsim.scan import (
-    Scan,
-    cell_centres,
-    scan_basins,
-    write_scan,
-)
+from flowsim.scan import Scan, cell_centres, scan_basins, write_scan
 from flowsim.training import ReducedTraining
 
 RANK_ONE = ModelSpec.first("rank-one", length=6)
@@ -44,20 +38,6 @@ def test_any_division_of_the_work_gives_the_same_bytes(tmp_path, monkeypatch):
             np.testing.assert_array_equal(stored[name].sel(q=q).values, whole[name].values)
     assert stored.attrs["optimizer"] == "adamw" and stored.attrs["steps"] == 60
     assert stored.attrs["nudge"] == 1e-12 and "rtol" not in stored.attrs
-
-
-def test_other_numbers_of_the_optimizer_are_other_scans(tmp_path):
-    path = tmp_path / "scan.nc"
-    write_scan(Scan(RANK_ONE, Grid(AXES), optimizer=QUICK), path)
-    other = OptimizerChoice.named("adamw-papers", steps=60, d=8, nudge=1e-12)
-    with pytest.raises(InputError, match="d: 4, now 8"):
-        write_scan(Scan(RANK_ONE, Grid(AXES), optimizer=other), path, resume=True)
-
-
-def test_clouds_have_intervals():
-    reduced = model("rank-one", 0.5, 0.8, length=6)
-    found = scan_basins(reduced, Cloud(("e", "w"), 40, (0.5, 2.0)), optimizer=QUICK)
-    assert found["share"].dims == ("sigma", "basin") and "share_low" in found
 
 
 def test_what_belongs_to_the_flow_is_refused():

@@ -99,7 +99,7 @@ def opened(field, state):
 
 @pytest.mark.parametrize(
     ("d", "length", "std"),
-    [(2, 3, 0.7), pytest.param(4, 4, 0.6, marks=pytest.mark.slow), (8, 3, 0.3)],
+    [(2, 3, 0.7)],
 )
 def test_descent_climbs_nowhere_but_on_kinks(d, length, std):
     """Steps of 0.8 over the stiffness, from random starts with all their attention."""
@@ -110,7 +110,7 @@ def test_descent_climbs_nowhere_but_on_kinks(d, length, std):
     everything = torch.ones(count, dtype=torch.bool)
     loss, units = field.loss(state), opened(field, state)
     first = loss
-    for most in range(1, 200):
+    for most in range(1, 100):
         stiffness = field(state)[1]
         assert (stiffness > 0).all() and stiffness.isfinite().all()
         step_until(field, state, time, steps, 1e9, everything, most=most)
@@ -120,5 +120,5 @@ def test_descent_climbs_nowhere_but_on_kinks(d, length, std):
         assert (loss <= before + 1e-14)[same].all()
         assert (loss <= before + 0.01).all()
         smooth += int(same.sum())
-    assert (steps == 199).all() and smooth > 1000
+    assert (steps == 99).all() and smooth > 500
     assert (loss < first).all()

@@ -8,12 +8,7 @@ import torch
 import xarray as xr
 from compared import CHAIN, F64, POINTS
 
-from flowsim import (
-    BinaryChain,
-    Status,
-    find_limits,
-    summarize,
-)
+from flowsim import BinaryChain, Status, find_limits, summarize
 from flowsim.drawing.comparison import draw_comparison
 from flowsim.errors import InputError
 from flowsim.labels import Label
@@ -29,8 +24,8 @@ from full_model import (
 )
 from full_model.comparison.choices import ATTENTION, predicting_model
 from full_model.comparison.compare import add_agreement
-from full_model.comparison.fields import AttentionFreeField, EnumeratedField
-from full_model.comparison.outcome import EndReason, unigram_block
+from full_model.comparison.fields import AttentionFreeField
+from full_model.comparison.outcome import EndReason
 from full_model.comparison.side_by_side import SideBySide, lifted_weights
 from full_model.comparison.steps import step_until
 
@@ -59,38 +54,7 @@ def test_a_shared_position_moves_as_all_of_them():
     torch.testing.assert_close(*stiff, rtol=1e-12, atol=0)
 
 
-def test_stiffness_bounds_the_curvature_at_the_target():
-    arch = Architecture(2, 3)
-    chain = BinaryChain(0.3, 0.4)
-    settings = Comparison(0.3, 0.4, d=2, length=3)
-    gap, w = chain.target_logit_gap, 0.7
-    minimum = torch.tensor([[(gap / (1 + 2 * w * w)) ** 0.5, w, 0.0]], dtype=F64)
-    field = EnumeratedField(arch, chain)
-    state = field.state(lifted_weights(settings, minimum))
-    gradient, stiffness = field(state)
-    assert gradient.abs().max() < 1e-12
-    step = 1e-6 * torch.eye(state.shape[1], dtype=F64)
-    hessian = (field(state + step)[0] - field(state - step)[0]) / 2e-6
-    largest = torch.linalg.eigvalsh((hessian + hessian.mT) / 2)[-1]
-    assert 0.2 * stiffness < largest < 1.001 * stiffness
-
-
-def test_the_block_at_the_unigram_is_am_theorem_2():
-    """π₀π₁ [[1, uᵀ], [u, V]], V = mean pₙpₙᵀ + 2(p + q − 1) I without feed-forward layer."""
-    arch = Architecture(3, 4, attention="none")
-    weights = initial_weights(arch, "gaussian", [0, 1], std=0.7)
-    weights["0.down"] = torch.zeros_like(weights["0.down"])
-    field = AttentionFreeField(arch, CHAIN)
-    found = unigram_block(CHAIN, weights, field.gradient)
-    p = weights["positions"]
-    top = torch.cat([torch.ones(2, 1, 1), p.mean(1, keepdim=True)], -1)
-    v = p.mT @ p / 4 + 2 * (CHAIN.p + CHAIN.q - 1) * torch.eye(3)
-    expected = torch.cat([top, torch.cat([p.mean(1).unsqueeze(-1), v], -1)], 1)
-    pi0, pi1 = CHAIN.stationary
-    torch.testing.assert_close(found, pi0 * pi1 * expected, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize(("noise", "noise_on"), [(0.0, "all"), (0.02, "all"), (0.02, "others")])
+@pytest.mark.parametrize(("noise", "noise_on"), [(0.0, "all"), (0.02, "all")])
 def test_decided_outcomes_stand_when_the_run_goes_on(noise, noise_on):
     """Runs carried far beyond their decision end with the loss that their label says."""
     settings = Comparison(0.5, 0.8, "rank-one", d=4, length=4, noise=noise, noise_on=noise_on)
@@ -159,6 +123,8 @@ def test_a_mirrored_start_is_the_same_run():
     assert noisy.attrs["different_starts"] == 9
 
 
+@pytest.mark.slow
+@pytest.mark.turns
 def test_runs_left_open_have_a_reason():
     """(1.75, 1.75) creeps along a valley, (−0.9, −1.1) at p + q < 1 along a kink."""
     valley = torch.tensor([[1.75, 1.75], [0.9, -1.1]], dtype=F64)
@@ -204,16 +170,6 @@ def test_canonical_misses_what_the_rank_one_model_predicts():
     assert found["canonical"]["confusion"]["global_minimum"]["local_minimum"] == 1
 
 
-def test_below_one_the_bad_basin_is_gone_and_the_horizon_is_stated():
-    points = torch.tensor([[0.5, -1.2]], dtype=F64)
-    record = compare(Comparison(0.2, 0.3, "canonical"), points)
-    assert (record.predicted.item(), record.outcome.item()) == (2, 1)
-    short = compare(Comparison(0.2, 0.3, "rank-one", horizon=1.0), points)
-    assert (short.predicted.item(), short.outcome.item()) == (1, 0)
-    assert summarize(short)["agreement"] is None
-    assert "agreement_interval" not in summarize(short)  # nothing was drawn at random
-
-
 @pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
 def test_limits_of_rank_one_orbits_are_what_descent_comes_to(p, q):
     """Orbits that slide along the ReLU's kink among them."""
@@ -232,14 +188,6 @@ def test_limits_of_rank_one_orbits_are_what_descent_comes_to(p, q):
     assert (short.label == Label.UNRESOLVED).all() and (short.status == Status.TIMED_OUT).all()
 
 
-def test_critical_starts_and_independent_chains():
-    points = torch.tensor([[0.0, -1.2], [0.0, 0.5]], dtype=F64)
-    record = compare(Comparison(0.5, 0.8, length=3, horizon=2.0), points)
-    assert record.outcome.values.tolist() == record.predicted.values.tolist() == [3, 2]
-    record = compare(Comparison(0.3, 0.7, "rank-one", length=3), POINTS[:2])
-    assert (record.outcome.values == Label.GLOBAL_MINIMUM).all()
-
-
 def test_attention_and_flow():
     points = torch.tensor([[0.9, -1.1, 0.3], [0.5, 0.4, 0.3]], dtype=F64)
     record = compare(Comparison(0.5, 0.8, "rank-one", "flow", d=2, length=3), points)
@@ -253,7 +201,7 @@ def test_attention_and_flow():
 
 
 def test_sampled_trainers_with_noise():
-    for trainer in ("sgd", "adamw"):
+    for trainer in ("adamw",):
         settings = Comparison(
             0.5, 0.8, "rank-one", trainer, d=2, length=4, noise=0.01, steps=20, batch=2
         )
@@ -269,16 +217,8 @@ def test_sampled_trainers_with_noise():
         assert 0 < gap < 1e-4
 
 
-@pytest.mark.parametrize(
-    "trainer",
-    [
-        "adamw-papers",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in ("adam", "adamw", "momentum", "sgd")
-        ),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", ["adamw-papers", "momentum"])
 def test_sampled_training_of_lifts_is_its_reduced_map(trainer):
     """Without noise, on the same batches; a run that learns and one that does not, both right."""
     rate = 0.01 if trainer == "momentum" else None

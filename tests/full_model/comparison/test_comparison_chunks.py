@@ -13,10 +13,7 @@ from compared import POINTS, SMALL
 from elsewhere import pickled
 
 from flowsim.errors import InputError
-from full_model import (
-    Comparison,
-    compare,
-)
+from full_model import Comparison, compare
 from full_model.comparison import chunks
 
 
@@ -56,6 +53,7 @@ def test_an_interrupted_comparison_resumes_to_the_same_bytes(tmp_path, monkeypat
         compare(settings, POINTS, path, resume=True)
 
 
+@pytest.mark.slow
 def test_processes_give_the_numbers_of_one(monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK", 2)
     pickled(monkeypatch)
@@ -72,10 +70,9 @@ def test_processes_give_the_numbers_of_one(monkeypatch):
         chunks.run_task(task)
 
 
-@pytest.mark.parametrize("trainer", ["sgd", "adamw"])
-def test_sampled_batches_are_trained_together_and_resumed(trainer, tmp_path):
+def test_sampled_batches_are_trained_together_and_resumed(tmp_path):
     settings = Comparison(
-        0.5, 0.8, "rank-one", trainer, d=3, length=4, noise=0.02, steps=20, batch=2
+        0.5, 0.8, "rank-one", "adamw", d=3, length=4, noise=0.02, steps=20, batch=2
     )
     one = compare(settings, POINTS, tmp_path / "one")
     assert compare(settings, POINTS, jobs=2).identical(one)
@@ -87,6 +84,7 @@ def test_sampled_batches_are_trained_together_and_resumed(trainer, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_ctrl_c_and_kill_lose_nothing(tmp_path):
     long = [*SMALL[:-6], "--grid", "8x8", "--length", "512", "--noise", "0.02", "--noise-on",
             "others", "--out", "x.png", "--quiet"]  # fmt: skip

@@ -5,7 +5,7 @@ import pytest
 import torch
 from command import assert_refused, run
 
-from flowsim import InputError, MarkovChain, model, read_record
+from flowsim import MarkovChain, model, read_record
 from flowsim.labels import Label
 from full_model import (
     Architecture,
@@ -15,20 +15,17 @@ from full_model import (
     compare,
     grid_points,
     initial_weights,
-    lift_states,
 )
 from full_model.comparison.choices import predicting_model
 from full_model.comparison.fields import AttentionFreeField, EnumeratedField
 from full_model.comparison.outcome import EndReason, hessian_block, mean_free_basis
-from full_model.comparison.side_by_side import SideBySide, full_field, lifted_weights
+from full_model.comparison.side_by_side import SideBySide
 from full_model.comparison.steps import step_until
-from full_model.lift.states import project_states
 from full_model.model.transformer import forward
 
 F64 = torch.float64
 #: S, p, N, d, attention.
-CASES = [(2, 0.7, 3, 3, "softmax"), (3, 0.6, 2, 4, "softmax"), (5, 0.9, 1, 5, "softmax"),
-         (3, 0.8, 3, 4, "none")]  # fmt: skip
+CASES = [(3, 0.6, 2, 4, "softmax"), (3, 0.8, 3, 4, "none")]
 SMALL = ["compare", "--model", "states", "--states", "3", "--p", "0.8", "--d", "3", "--grid", "2x3"]
 
 
@@ -63,7 +60,7 @@ def test_loss_and_gradient_are_those_of_enumeration(case):
         torch.testing.assert_close(gradient[name], value, rtol=1e-11, atol=1e-14)
 
 
-@pytest.mark.parametrize("case", [CASES[1], CASES[3]], ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_stiffness_bounds_gauss_newton(case):
     """No less than half the largest curvature of Σ law J ᵀ(diag t − ttᵀ) J, t model or target."""
     states, p, length, d, attention = case
@@ -83,35 +80,6 @@ def test_the_stiffness_bounds_gauss_newton(case):
         law = loss.probability[0] / length
         matrix = torch.einsum("b,bnac,bnak,bncl->kl", law, about, slopes, slopes)
         assert torch.linalg.eigvalsh(matrix)[-1] < float(field(flat)[1][0])
-
-
-def test_a_shared_position_moves_as_all_of_them():
-    arch, chain = arch_of(3, 4, 4, "none"), MarkovChain.symmetric(3, 0.7)
-    weights = random_weights(arch)
-    weights["positions"] = weights["positions"][:, :1].expand(-1, 4, -1)
-    one, every = (AttentionFreeField(arch, chain, shared) for shared in (True, False))
-    found = one.whole(one(one.state(weights))[0] / one.metric)
-    for name, value in every.gradient(weights).items():
-        torch.testing.assert_close(found[name], value, rtol=1e-12, atol=1e-15)
-    stiff = [field(field.state(weights))[1] for field in (one, every)]
-    torch.testing.assert_close(*stiff, rtol=1e-12, atol=0)
-
-
-def test_the_projection_gives_back_what_was_lifted():
-    theta = torch.tensor([[0.9, 0.3], [-0.7, -0.6]], dtype=F64)
-    arch = arch_of(3, 2, 5, "softmax")
-    weights = lift_states(theta, arch)
-    turn = torch.linalg.qr(torch.randn(5, 5, dtype=F64, generator=torch.Generator().manual_seed(1)))
-    turned = {
-        "embedding": weights["embedding"] @ turn[0],
-        "0.up": weights["0.up"] @ turn[0],
-        "0.down": turn[0].T @ weights["0.down"],
-    }
-    for given, turns in ((weights, 0), (weights, 3), (weights | turned, 8)):
-        found = project_states(arch, given, turns)
-        assert found.relative_distance.max() < 1e-7
-        assert (found.canonical.abs() - theta.abs()).abs().max() < 1e-6
-    assert project_states(arch, weights | turned).relative_distance.min() > 0.1
 
 
 def test_the_block_at_the_unigram_is_the_hessian():
@@ -160,7 +128,7 @@ def test_below_the_threshold_the_trap_is_a_saddle():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [(2, 0.7, 3, 0.02), (3, 0.8, 2, 0.1), (5, 0.9, 2, 0.02)], ids=str)
+@pytest.mark.parametrize("case", [(3, 0.8, 2, 0.1)], ids=str)
 def test_decided_outcomes_stand_when_the_run_goes_on(case):
     states, p, length, noise = case
     settings = Comparison(p, None, "states", d=states + 1, length=length, noise=noise,
@@ -182,64 +150,7 @@ def test_decided_outcomes_stand_when_the_run_goes_on(case):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("states, p, trainer", [(5, 0.9, "flow"), (10, 0.95, "gd")])
-def test_larger_planes_agree_exactly(states, p, trainer):
-    settings = Comparison(p, None, "states", trainer, d=states + 1, states=states)
-    record = compare(settings, grid_points(6, 6, (-1.5, 1.0), (-1.5, 1.5)))
-    assert record.attrs["agreement"] == 1 and record.attrs["decided"] == 36
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("case", "start", "seed", "share", "rank"),
-    [((3, 0.8, 3), (1.5, -0.1), 149, 0.518, 1), ((5, 0.95, 2), (0.9, -0.3), 88, 0.526, 2)],
-)
-def test_some_noisy_runs_learn_some_of_the_directions(case, start, seed, share, rank):
-    """Runs of experiments/states_agreement.py that end between unigram and bigram: Ẽ has rank k."""
-    states, p, length = case
-    settings = Comparison(p, None, "states", length=length, noise=0.1, steps=2000, states=states)
-    points = torch.tensor([start], dtype=F64)
-    work = SideBySide(settings, points, predicting_model(settings, 2), [seed])
-    work.run()
-    assert work.full.outcome.tolist() == [Label.UNRESOLVED]
-    assert float(work.full.open_share[0]) == pytest.approx(share, abs=2e-3)
-    embedding = work.full.field.weights(work.full.state)["embedding"][0]
-    values = torch.linalg.svdvals(embedding - embedding.mean(0))
-    assert values[rank - 1] > 0.5 and (values[rank:] < 1e-3).all()
-
-
-def test_noise_reaches_the_weights_that_are_named():
-    points = torch.tensor([[0.9, 0.3], [0.4, -0.6]], dtype=F64)
-    options = {"d": 3, "length": 2, "states": 3, "hidden_per_state": 2}
-    clean = lifted_weights(Comparison(0.8, None, "states", **options), points)
-    noisy = {on: lifted_weights(Comparison(0.8, None, "states", noise=0.02, noise_on=on, **options),
-                                points) for on in ("all", "attention", "others")}  # fmt: skip
-    inside = {"0.query", "0.key", "0.value", "0.out"}
-    for name, weight in clean.items():
-        assert not torch.equal(noisy["all"][name], weight)
-        assert torch.equal(noisy["attention"][name], weight) == (name not in inside)
-        assert torch.equal(noisy["others"][name], weight) == (name in inside)
-    settings = Comparison(0.8, None, "states", noise=0.02, noise_on="others", **options)
-    assert full_field(settings, 2).arch.attention == "none"
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"states": None}, "needs states"),
-        ({"q": 0.5}, "takes no q"),
-        ({"trainer": "adamw"}, "choose flow or gd"),
-        ({"d": 1}, "3 states need d of at least 2"),
-        ({"model": "rank-one", "q": 0.5}, "has no states; omit it"),
-        ({"hidden_per_state": 0}, "hidden"),
-    ],
-)
-def test_settings_that_make_no_sense(options, words):
-    given = {"p": 0.8, "model": "states", "states": 3} | options
-    with pytest.raises(InputError, match=words):
-        predicting_model(Comparison(**given), 2)
-
-
+@pytest.mark.turns
 def test_the_command_line(tmp_path):
     done = run(*SMALL, "--hidden-per-state", "2", "--steps", "300", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -30,19 +30,15 @@ def test_the_unigram_is_a_saddle_on_both_sides(chain):
     assert (trap_matrix(arch, weights, chain) - expected).abs().max() < 1e-12
 
 
-@pytest.mark.parametrize(
-    "chain",
-    [CHAINS[0], *(pytest.param(chain, marks=pytest.mark.slow) for chain in CHAINS[1:])],
-    ids=lambda chain: f"{chain.p} {chain.q}",
-)
-def test_descent_reaches_the_bigram_from_every_seed(chain):
+def test_descent_reaches_the_bigram_from_every_seed():
+    chain = CHAINS[0]
     arch = Architecture(4, 4)
     weights = initial_weights(arch, "balanced", range(8))
     assert {bool(e.sum() > 0) for e in weights["embedding"]} == {True, False}
     trainer = Trainer(
-        arch, weights, MarkovSource.of(chain), Recipe("gd", steps=1500, learning_rate=0.1)
+        arch, weights, MarkovSource.of(chain), Recipe("gd", steps=500, learning_rate=0.3)
     )
-    loss = trainer.advance(1500)
+    loss = trainer.advance(500)
     assert (loss - chain.entropy_rate).max() < 0.02 * chain.mutual_information
 
 

@@ -61,7 +61,7 @@ def test_of_equal_directions_the_one_near_the_reference_unless_that_is_orthogona
     assert torch.allclose(leading_direction(rows, reference), expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("given", [True, False])
 def test_another_library_gives_the_same_projection(monkeypatch, seed, given):
     weights = lift_rank_one(random_point(20, 3), ARCH)
@@ -101,17 +101,6 @@ def test_equal_eigenvalues_have_a_convention(monkeypatch, name):
         assert (found.distance - expected.distance).abs() < 1e-12
 
 
-def test_a_reference_orthogonal_to_the_equal_directions():
-    """Then the first axis that is not decides: here the second, by its part in the plane."""
-    weights = equal_directions("zero")
-    plane = torch.tensor([[0, 0.5**0.5, -(0.5**0.5), 0], [0, 0.5, 0.5, -1.0]], dtype=F64)
-    plane[1] /= plane[1].norm()
-    weights["positions"][:2] = plane
-    expected = torch.zeros(4, dtype=F64)
-    expected[1:] = torch.tensor([2, -1, -1], dtype=F64) / 6**0.5
-    assert torch.allclose(project(ARCH, weights).alpha, expected, rtol=0, atol=1e-12)
-
-
 def test_signs_of_both_vectors():
     """v ≥ 0 and ε ≥ 0, whatever signs of β and α the weights were lifted with."""
     point = random_point(30, 3, seed=5)
@@ -139,12 +128,6 @@ def test_the_first_coordinate_that_is_not_zero_has_the_sign_of_alpha(decides):
     assert torch.allclose(found.alpha, -alpha, rtol=0, atol=1e-9)
     deciding = getattr(found.point, decides)
     assert float(deciding[1] if decides == "rho" else deciding) == pytest.approx(0.3)
-
-
-def test_a_negligible_v_leaves_the_sign_to_o():
-    weights = lift_canonical(torch.tensor([1.0, 0.5, 0.0], dtype=F64), ARCH_TIED)
-    weights["0.out"] = -0.4 * torch.full((4, 4), 0.25, dtype=F64)
-    assert float(project(ARCH_TIED, weights).point.o) == pytest.approx(0.4)
 
 
 def test_lift_and_reduced_model_share_the_convention():

@@ -13,7 +13,6 @@ from full_model import (
     Architecture,
     MarkovSource,
     PopulationLoss,
-    all_sequences,
     cross_entropy,
     forward,
     sampled_loss,
@@ -31,11 +30,6 @@ def gaussian(arch, ensemble=(), seed=0, scale=0.5):
     }
 
 
-def test_all_sequences():
-    assert all_sequences(3, 2).tolist() == [list(s) for s in itertools.product((0, 1), repeat=3)]
-    assert all_sequences(2, 3).tolist() == [list(s) for s in itertools.product(range(3), repeat=2)]
-
-
 def test_source_agrees_with_the_chain():
     chains = [BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3), BinaryChain(1e-6, 0.5)]
     source = MarkovSource.of(chains)
@@ -49,20 +43,6 @@ def test_source_agrees_with_the_chain():
     assert float(five.stationary_entropy[0]) == pytest.approx(math.log(5))
     rate = -0.2 * math.log(0.2) - 0.8 * math.log(0.2)
     assert float(five.entropy_rate[0]) == pytest.approx(rate)
-
-
-@pytest.mark.parametrize("length", [1, 2, 7, 64])
-def test_a_binary_path_takes_one_step_after_the_other(length):
-    chains = [BinaryChain(0.5, 0.8), BinaryChain(0.02, 0.03), BinaryChain(0.9, 0.1)]
-    source = MarkovSource.of(chains)
-    x, y = source.sample(5, length, torch.Generator().manual_seed(3))
-    u = torch.rand(3, 5, length + 1, dtype=F64, generator=torch.Generator().manual_seed(3))
-    for m, batch in enumerate(u.tolist()):
-        for b, row in enumerate(batch):
-            path = [int(row[0] >= source.stationary[m, 0])]
-            for number in row[1:]:
-                path.append(int(number >= source.kernel[m, path[-1], 0]))
-            assert x[m, b].tolist() == path[:-1] and y[m, b].tolist() == path[1:]
 
 
 @pytest.mark.parametrize("states", [2, 4])
@@ -156,15 +136,6 @@ def test_sampling_agrees_with_enumeration_at_twelve():
     mean, error = sampled_loss(arch, weights, source, 4000, torch.Generator().manual_seed(3))
     assert ((mean - exact).abs() < 4 * error).all()
     assert (error < 0.02).all()
-
-
-def test_lower_bound_is_the_entropy_rate():
-    source = MarkovSource.of(MarkovChain.symmetric(3, 0.4))
-    arch = Architecture(4, 4, states=3, output="states")
-    weights = gaussian(arch, (5,), seed=6)
-    assert (PopulationLoss(arch, source)(weights) > source.entropy_rate).all()
-    flat = {name: torch.zeros_like(w) for name, w in weights.items()}
-    assert PopulationLoss(arch, source)(flat).tolist() == pytest.approx([math.log(3)] * 5)
 
 
 def test_population_refuses():

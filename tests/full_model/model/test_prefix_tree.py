@@ -33,8 +33,7 @@ def assert_same(arch, source, weights, length=None, tolerance=1e-12):
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize(
     ("length", "d", "hidden", "std"),
-    [(1, 2, None, 1.0), (2, 3, 5, 0.5), (3, 6, None, 1.5), (5, 5, 3, 0.7), (6, 2, None, 3.0),
-     (7, 1, None, 0.5), (8, 8, None, 0.4)],
+    [(1, 2, None, 1.0), (5, 5, 3, 0.7), (6, 2, None, 3.0)],
 )  # fmt: skip
 def test_value_and_gradient_are_those_of_all_sequences(length, d, hidden, std, tied):
     arch = Architecture(d, length, hidden=hidden, tied=tied)
@@ -44,7 +43,7 @@ def test_value_and_gradient_are_those_of_all_sequences(length, d, hidden, std, t
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize(
     ("states", "length", "d", "hidden", "std"),
-    [(2, 6, 3, 5, 0.8), (3, 4, 6, None, 0.6), (7, 2, 2, 1, 2.0)],
+    [(2, 6, 3, 5, 0.8), (3, 4, 6, None, 0.6)],
 )
 def test_sums_over_many_symbols_are_those_of_all_sequences(states, length, d, hidden, std, tied):
     """Of chains without symmetry, one for each model."""
@@ -56,17 +55,8 @@ def test_sums_over_many_symbols_are_those_of_all_sequences(states, length, d, hi
     assert_same(arch, source, gaussian(arch, std), length=length - 1)
 
 
-def test_shorter_sequences_and_a_single_model():
-    arch = Architecture(3, 6)
-    assert_same(arch, MarkovSource.of(CHAIN), gaussian(arch, 0.6), length=4)
-    alone = {name: w[0] for name, w in gaussian(arch, 0.6).items()}
-    tree = PrefixTreeLoss(arch, MarkovSource.of(CHAIN))
-    assert tree(alone).shape == () and tree.value_and_gradient(alone)[1]["0.up"].shape == (12, 3)
-    assert abs(tree(alone) - PopulationLoss(arch, MarkovSource.of(CHAIN))(alone)) < 1e-14
-
-
 @pytest.mark.parametrize("options", [{}, {"states": 3, "output": "states"}], ids=["two", "three"])
-@pytest.mark.parametrize("sharpness", [10.0, 300.0, 1e4])
+@pytest.mark.parametrize("sharpness", [10.0, 1e4])
 def test_scores_beyond_the_range_of_exponentials(sharpness, options):
     """Differences of scores up to 1e7: what attends to what is decided, and nothing overflows."""
     arch = Architecture(3, 6, **options)
@@ -81,7 +71,7 @@ def test_scores_beyond_the_range_of_exponentials(sharpness, options):
     assert_same(arch, MarkovSource.of(chain), weights, tolerance=1e-13 * (10 + sharpness**2 / 10))
 
 
-@pytest.mark.parametrize("bias", [-2000.0, -40.0, 40.0, 2000.0])
+@pytest.mark.parametrize("bias", [-40.0, 2000.0])
 def test_saturated_logits(bias):
     for arch in (Architecture(2, 4), Architecture(2, 4, output="states")):
         weights = gaussian(arch, 0.5)

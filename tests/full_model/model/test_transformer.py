@@ -5,87 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from loops import by_loops, drawn
 
 from flowsim.errors import InputError
 from full_model import Architecture, cross_entropy, forward
 from full_model.model.architecture import check_weights
 
-
-def random_weights(arch, seed=0, ensemble=(), scale=0.7):
-    rng = np.random.default_rng(seed)
-    return {
-        name: torch.from_numpy(np.asarray(scale * rng.standard_normal((*ensemble, *shape))))
-        for name, shape in arch.shapes.items()
-    }
-
-
-def naive_logits(arch, weights, tokens):
-    """One model, one sequence at a time, one position at a time, in numpy."""
-    w = {name: tensor.numpy() for name, tensor in weights.items()}
-    d, heads = arch.d, arch.heads
-    m = d // heads
-
-    def norm(x, name):
-        if name not in w:
-            return x
-        centred = x - x.mean()
-        return w[name] * centred / math.sqrt((centred**2).mean() + 1e-5)
-
-    def phi(x):
-        if arch.activation == "relu":
-            return max(x, 0.0)
-        return x * 0.5 * (1 + math.erf(x / math.sqrt(2)))
-
-    rows = []
-    for sequence in tokens.tolist():
-        x = []
-        for n, symbol in enumerate(sequence):
-            binary = arch.output == "binary"
-            vector = symbol * w["embedding"] if binary else w["embedding"][symbol].copy()
-            if arch.positions == "learned":
-                vector = vector + w["positions"][n]
-            x.append(vector)
-        for layer in range(arch.layers):
-            y = []
-            for n in range(len(sequence)):
-                y.append(x[n].copy())
-                if arch.attention == "none":
-                    continue
-                first = 0 if arch.window is None else max(0, n - arch.window + 1)
-                read = [norm(v, f"{layer}.norm1") for v in x]
-                mixed = np.zeros(d)
-                for h in range(heads):
-                    part = slice(h * m, (h + 1) * m)
-                    score = np.zeros(n + 1 - first)
-                    if arch.attention == "softmax":
-                        query = w[f"{layer}.query"][part] @ read[n]
-                        for i in range(first, n + 1):
-                            key = w[f"{layer}.key"][part] @ read[i]
-                            score[i - first] = query @ key / math.sqrt(m)
-                            if f"{layer}.relative" in w:
-                                score[i - first] += w[f"{layer}.relative"][h, n - i]
-                    share = np.exp(score - score.max())
-                    share /= share.sum()
-                    for i in range(first, n + 1):
-                        value = w[f"{layer}.value"][part] @ read[i]
-                        if arch.positions == "relative-values":
-                            value = value + w[f"{layer}.relative_value"][n - i][part]
-                        mixed[part] += share[i - first] * value
-                y[n] += w[f"{layer}.out"] @ mixed
-            z = []
-            for v in y:
-                first_norm = arch.norm_at == "inputs"
-                up = w[f"{layer}.up"] @ (norm(v, f"{layer}.norm2") if first_norm else v)
-                up = up if first_norm else norm(up, f"{layer}.norm2")
-                z.append(v + w[f"{layer}.down"] @ np.array([phi(t) for t in up]))
-            x = z
-        reader = w["embedding"] if arch.tied else w["unembedding"]
-        rows.append([reader @ norm(v, "norm") + w["bias"] for v in x])
-    return np.array(rows)
-
-
 CASES = [
-    Architecture(4, 7),
     Architecture(8, 5, tied=False),
     Architecture(4, 6, hidden=3, states=2, output="states"),
     Architecture(6, 6, heads=3, layers=2, states=5, output="states", tied=False),
@@ -94,16 +20,22 @@ CASES = [
     Architecture(6, 7, heads=2, positions="relative-values", states=3, output="states"),
     Architecture(4, 6, layers=2, layer_norm=True, norm_at="hidden"),
     Architecture(5, 6, attention="uniform", positions="none"),
-    Architecture(5, 6, attention="uniform", window=2),
     Architecture(3, 6, attention="none", activation="gelu"),
-]
+    Architecture(4, 7, attention="ssm", decay="positive", channels=7, tied=False),
+    Architecture(3, 6, attention="ssm", convolution=3, states=3, output="states", channels=2),
+    Architecture(4, 6, 2, attention="ssm", convolution=2, channel_activation="relu",
+                 layer_norm=True, hidden=0),
+    Architecture(3, 5, 2, attention="selective", states=3, output="states", layer_norm=True),
+    Architecture(4, 6, convolution=3, attention="uniform"),
+    Architecture(4, 6, attention="selective", convolution=2, gated=True),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("arch", CASES, ids=str)
 def test_forward_is_the_papers_equations(arch):
     tokens = torch.from_numpy(np.random.default_rng(1).integers(0, arch.states, (5, arch.length)))
-    weights = random_weights(arch)
-    expected = naive_logits(arch, weights, tokens)
+    weights = drawn(arch)
+    expected = by_loops(arch, weights, tokens)
     assert np.abs(forward(arch, weights, tokens).numpy() - expected).max() < 1e-12
     short = forward(arch, weights, tokens[:, :4]).numpy()
     assert np.abs(short - expected[:, :4]).max() < 1e-12
@@ -111,7 +43,7 @@ def test_forward_is_the_papers_equations(arch):
 
 @pytest.mark.parametrize("arch", CASES, ids=str)
 def test_an_ensemble_is_its_members(arch):
-    weights = random_weights(arch, ensemble=(3,))
+    weights = drawn(arch, ensemble=(3,))
     rng = np.random.default_rng(2)
     tokens = torch.from_numpy(rng.integers(0, arch.states, (3, 4, arch.length)))
     together, shared = forward(arch, weights, tokens), forward(arch, weights, tokens[0])
@@ -125,7 +57,7 @@ def test_an_ensemble_is_its_members(arch):
 
 def test_the_trace_holds_the_attention_of_every_layer_and_head():
     arch = Architecture(4, 6, heads=2, layers=2, positions="relative", window=3)
-    weights, trace = random_weights(arch), {}
+    weights, trace = drawn(arch), {}
     tokens = torch.randint(0, 2, (5, 6), generator=torch.Generator().manual_seed(0))
     forward(arch, weights, tokens, trace)
     for layer in range(2):
@@ -146,7 +78,7 @@ def test_two_state_logits_are_the_binary_model():
     """k = 2 logits with e_0 = 0, b_0 = 0 and the reader's row 0 zero are the binary logit."""
     binary = Architecture(4, 5, tied=False)
     states = Architecture(4, 5, tied=False, output="states")
-    w = random_weights(binary)
+    w = drawn(binary)
     v = dict(w)
     for name in ("embedding", "unembedding", "bias"):
         v[name] = torch.stack([torch.zeros_like(w[name]), w[name]])
@@ -173,24 +105,13 @@ def test_cross_entropy_keeps_its_digits_at_large_logits():
     "wrong",
     [
         {"d": 0},
-        {"d": 2.0},
-        {"d": True},
-        {"length": 0},
-        {"layers": 0},
         {"heads": 3},
-        {"hidden": -1},
         {"hidden": 0, "attention": "none"},
-        {"states": 1},
         {"states": 3},
-        {"window": 0},
         {"output": "both"},
-        {"attention": "linear"},
-        {"activation": "tanh"},
         {"positions": "rotary"},
-        {"tied": 1},
         {"positions": "relative", "attention": "uniform"},
         {"positions": "relative-values", "attention": "none"},
-        {"norm_at": "outputs"},
     ],
     ids=str,
 )
@@ -201,7 +122,7 @@ def test_architecture_refuses(wrong):
 
 def test_weights_of_another_model_are_refused():
     arch = Architecture(4, 5)
-    good = random_weights(arch, ensemble=(2,))
+    good = drawn(arch, ensemble=(2,))
     assert check_weights(arch, good) == (2,)
     for bad in (
         {**good, "extra": good["bias"]},

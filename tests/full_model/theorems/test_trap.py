@@ -29,21 +29,15 @@ from full_model.model.hidden_source import HiddenSource
 CHAINS = [BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3), BinaryChain(0.95, 0.9)]
 KINDS = [
     {},
-    {"attention": "none"},
     {"attention": "uniform"},
-    {"tied": False},
     {"tied": False, "attention": "none"},
     {"heads": 2},
     {"window": 2},
     {"activation": "gelu"},
-    {"hidden": 3},
     {"hidden": 0},
-    {"hidden": 0, "tied": False},
-    {"positions": "relative", "heads": 2},
     {"positions": "relative-values", "heads": 2},
     {"positions": "none"},
     {"attention": "ssm", "convolution": 2, "channels": 3},
-    {"attention": "ssm", "decay": "positive", "tied": False},
 ]
 
 
@@ -93,7 +87,7 @@ def descend(arch, weights, chain, steps, rate=0.2):
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: " ".join(map(str, kind.values())) or "-")
 @pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: f"{chain.p} {chain.q}")
 def test_it_is_the_hessian(kind, chain):
-    sizes = [(1, 1), (2, 6), (6, 5)]
+    sizes = [(1, 1), (2, 6)]
     for seed, (d, length) in enumerate(sizes):
         if d % kind.get("heads", 1):
             continue
@@ -105,7 +99,7 @@ def test_it_is_the_hessian(kind, chain):
             assert error < 1e-10 * max(1.0, float(found.abs().max())), (d, length, scale)
 
 
-@pytest.mark.parametrize("kind", [KINDS[0], KINDS[2], KINDS[1], KINDS[-1]], ids=str)
+@pytest.mark.parametrize("kind", [KINDS[0], KINDS[-1]], ids=str)
 @pytest.mark.parametrize("name", ["flips", "even"])
 def test_of_a_hidden_process_it_is_the_hessian(kind, name):
     """Of flips the lags fall by λ; of the even process they do not fall by one ratio."""
@@ -151,57 +145,6 @@ def test_long_contexts_need_no_sequences():
     assert (found - expected).abs().max() < 1e-10
 
 
-@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: f"{chain.p} {chain.q}")
-def test_without_layers_it_is_the_papers_block(chain):
-    arch = Architecture(3, 5, attention="none")
-    weights = drawn(arch, 1)
-    weights["0.down"] *= 0
-    expected = torch.cov(weights["positions"].mT, correction=0)
-    expected += 2 * (chain.switching_factor - 1) * torch.eye(3).double()
-    assert (trap_matrix(arch, weights, chain) - expected).abs().max() < 1e-14
-
-
-def test_without_attention_by_hand():
-    chain, arch = CHAINS[0], Architecture(3, 4, hidden=5, attention="none")
-    weights = drawn(arch, 2)
-    up, down, jacobian, z = weights["0.up"], weights["0.down"], 0, []
-    for p in weights["positions"]:
-        opened = torch.diag((up @ p > 0).double())
-        jacobian = jacobian + (torch.eye(3).double() + down @ opened @ up) / 4
-        z.append(p + down @ opened @ up @ p)
-    expected = torch.cov(torch.stack(z).mT, correction=0) + 0.3 * (jacobian + jacobian.mT)
-    assert (trap_matrix(arch, weights, chain) - expected).abs().max() < 1e-13
-
-
-def test_what_it_does_not_depend_on():
-    """Embedding and bias; the order of hidden units and, without attention, of positions."""
-    chain, arch = CHAINS[1], Architecture(3, 4, attention="none")
-    weights = drawn(arch, 4)
-    expected = trap_matrix(arch, weights, chain)
-    units, places = torch.randperm(12), torch.tensor([2, 0, 3, 1])
-    changed = weights | {
-        "embedding": weights["embedding"] + 1,
-        "bias": weights["bias"] - 2,
-        "positions": weights["positions"][places],
-        "0.up": weights["0.up"][units],
-        "0.down": weights["0.down"][:, units],
-    }
-    assert (trap_matrix(arch, changed, chain) - expected).abs().max() < 1e-13
-
-
-def test_it_turns_with_the_residual_stream():
-    chain, arch = CHAINS[0], Architecture(4, 5)
-    weights = drawn(arch, 5)
-    turn, _ = torch.linalg.qr(torch.randn(4, 4, dtype=torch.float64))
-    turned = dict(weights)
-    for name in ("positions", "0.query", "0.key", "0.value", "0.up"):
-        turned[name] = weights[name] @ turn.mT
-    for name in ("0.out", "0.down"):
-        turned[name] = turn @ weights[name]
-    expected = turn @ trap_matrix(arch, weights, chain) @ turn.mT
-    assert (trap_matrix(arch, turned, chain) - expected).abs().max() < 1e-11
-
-
 def test_many_models_at_once():
     arch = Architecture(3, 4)
     weights = drawn(arch, 6, 0.5, (2, 3))
@@ -229,45 +172,6 @@ def test_units_on_their_kink_are_named():
 
 
 @pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: f"{chain.p} {chain.q}")
-def test_untied_weights_have_a_falling_direction_for_each_rank_of_j(chain):
-    arch = Architecture(4, 5, tied=False, attention="none")
-    for rank in range(1, 5):
-        weights = drawn(arch, rank, 1.0)
-        weights["positions"] = weights["positions"].abs()
-        up = torch.eye(4, dtype=torch.float64)[: 4 - rank]  # J = I − projection, of that rank
-        weights["0.up"], weights["0.down"] = torch.zeros(16, 4), torch.zeros(4, 16)
-        weights["0.up"], weights["0.down"] = weights["0.up"].double(), weights["0.down"].double()
-        weights["0.up"][: 4 - rank], weights["0.down"][:, : 4 - rank] = up, -up.mT
-        values = unigram_trap(arch, weights, chain).eigenvalues
-        assert int((values < -1e-9).sum()) == rank
-        assert int((values > 1e-9).sum()) >= rank
-        assert not unigram_trap(arch, at_unigram(weights, chain), chain).traps
-
-
-def test_what_a_trap_needs_below_one():
-    """p + q < 1, without attention: the rank of mean W_2 D_n W_1, plus wide directions, is ≥ d."""
-    chain, d, n = CHAINS[1], 3, 6
-    lam, g = chain.second_eigenvalue, torch.Generator().manual_seed(8)
-    seen = set()
-    for rank in range(d + 1):
-        arch = Architecture(d, n, hidden=max(rank, 1), attention="none")
-        for scale in (0.3, 1.0, 2.0, 4.0):
-            weights = drawn(arch, int(torch.randint(10**6, (), generator=g)), scale, (500,))
-            if rank == 0:
-                weights["0.down"] *= 0
-            hidden = weights["positions"] @ weights["0.up"].mT
-            z = weights["positions"] + hidden.relu() @ weights["0.down"].mT
-            z = z - z.mean(-2, keepdim=True)
-            wide = (torch.linalg.eigvalsh(z.mT @ z / n) > 2 * lam).sum(-1)
-            opened = (hidden > 0).double().mean(-2).unsqueeze(-1) * weights["0.up"]
-            found = torch.linalg.matrix_rank(weights["0.down"] @ opened)
-            trap = torch.linalg.eigvalsh(trap_matrix(arch, weights, chain))[:, 0] > 0
-            assert (found + wide >= d)[trap].all()
-            seen |= {(rank, bool(kind)) for kind in trap}
-    assert seen >= {(rank, kind) for rank in range(d + 1) for kind in (False, True)}
-
-
-@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: f"{chain.p} {chain.q}")
 def test_across_the_rank_one_manifold(chain):
     """S is 2(p + q − 1) in every direction but α's, with attention too: no trap for p + q < 1."""
     arch, g = Architecture(4, 5), torch.Generator().manual_seed(19)
@@ -279,31 +183,9 @@ def test_across_the_rank_one_manifold(chain):
     assert ((values - across).abs() < 1e-12).sum(-1).min() >= 3
 
 
-def test_single_precision():
-    arch = Architecture(4, 5)
-    weights = at_unigram(drawn(arch, 20, 0.1, (3,)), CHAINS[0])
-    double = unigram_trap(arch, weights, CHAINS[0])
-    single = unigram_trap(arch, {k: w.float() for k, w in weights.items()}, CHAINS[0])
-    assert (single.matrix - double.matrix).abs().max() < 1e-5
-    assert single.matrix.dtype == torch.float32 and single.traps.all()
-
-
-def test_what_a_saddle_needs_above_one():
-    """p + q > 1, without attention: |W_1||W_2| of at least 1."""
-    chain, arch = CHAINS[0], Architecture(4, 3, attention="none")
-    weights = drawn(arch, 9, 1.0, (400,))
-    norm = torch.linalg.matrix_norm(weights["0.up"], 2) * torch.linalg.matrix_norm(
-        weights["0.down"], 2
-    )
-    weights["0.down"] *= (torch.linspace(0.5, 60.0, 400).double() / norm)[:, None, None]
-    trap = torch.linalg.eigvalsh(trap_matrix(arch, weights, chain))[:, 0] > 0
-    assert trap[torch.linspace(0.5, 60.0, 400) < 1].all() and not trap.all()
-
-
-@pytest.mark.parametrize("p, q", [(0.2, 0.3), (0.1, 0.1)])
-def test_a_trap_below_one_from_minus_two(p, q):
+def test_a_trap_below_one_from_minus_two():
     """W_1 = I, W_2 = −2I, equal positions: 8 of 8 runs with noise 0.02 end at the unigram."""
-    chain, arch = BinaryChain(p, q), Architecture(4, 4, hidden=4)
+    chain, arch = CHAINS[1], Architecture(4, 4, hidden=4)
     weights = at_unigram(drawn(arch, 10, 0.0, (8,)), chain)
     weights["positions"] += 0.5
     weights["0.up"] += torch.eye(4).double()
@@ -317,23 +199,8 @@ def test_a_trap_below_one_from_minus_two(p, q):
     assert unigram_trap(arch, weights, chain).traps.all()
 
 
-def test_a_trap_below_one_without_a_feed_forward_layer():
-    """Rank 0, but positions spread by more than 2(1 − p − q) in every direction: a trap too."""
-    chain, arch = CHAINS[1], Architecture(2, 6, attention="none")
-    weights = at_unigram(drawn(arch, 12, 0.01, (4,)), chain, drawn(arch, 13, 0.02, (4,))["bias"])
-    weights["embedding"] = drawn(arch, 14, 0.02, (4,))["embedding"]
-    angle = torch.arange(6, dtype=torch.float64) * math.pi / 3
-    weights["positions"] += 2 * torch.stack([angle.cos(), angle.sin()], dim=-1)
-    assert unigram_trap(arch, weights, chain).smallest.min() > 0.9  # 4/2 − 2·0.5
-    weights, loss = descend(arch, weights, chain, 500)
-    assert (loss - chain.stationary_entropy).abs().max() < 1e-9
-    weights["positions"] *= 0.5  # spread by less: a saddle
-    weights["embedding"] += 0.02
-    assert unigram_trap(arch, weights, chain).smallest.max() < 0
-    assert (descend(arch, weights, chain, 500)[1] < chain.stationary_entropy - 1e-3).all()
-
-
 @pytest.mark.slow
+@pytest.mark.turns
 def test_what_the_rest_moves_while_the_embedding_dies():
     """Descent from a small embedding leaves the other weights where the second order says."""
     chain = CHAINS[0]
@@ -355,17 +222,9 @@ def test_what_the_rest_moves_while_the_embedding_dies():
         assert not unigram_trap(arch, far, chain).at_rest
 
 
-def test_at_rest_on_the_set_alone_where_nothing_falls():
-    arch, chain = Architecture(3, 4), CHAINS[1]
-    weights = at_unigram(drawn(arch, 16, 0.1), chain)
-    trap = unigram_trap(arch, weights, chain)
-    assert trap.smallest < 0 and trap.at_rest and not trap.traps
-    weights["embedding"] = weights["embedding"] + 1e-9
-    assert not unigram_trap(arch, weights, chain).at_rest
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: f"{chain.p} {chain.q}")
+@pytest.mark.turns
+@pytest.mark.parametrize("chain", CHAINS[:2], ids=lambda chain: f"{chain.p} {chain.q}")
 def test_descent_obeys_its_sign(chain):
     """From e of 1e-4 runs stay where S > 0; elsewhere the loss falls, e growing."""
     arch = Architecture(2, 4)

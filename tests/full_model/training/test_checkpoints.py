@@ -14,7 +14,7 @@ from safetensors.torch import save
 
 from flowsim.errors import InputError
 from full_model import Architecture, Recipe, RunSettings, train
-from full_model.training.checkpoints import fingerprint, load_checkpoint, save_checkpoint
+from full_model.training.checkpoints import load_checkpoint, save_checkpoint
 
 
 def write(path):
@@ -37,16 +37,6 @@ def test_round_trip_and_same_bytes(tmp_path):
     write(tmp_path / "two")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["one", "two"]
-
-
-def test_strides_of_short_axes_do_not_matter(tmp_path):
-    """An axis of one may have any stride, 0 too, and that of an expanded tensor has 0."""
-    plain = torch.tensor([1.5, 2.5])
-    odd = {"one": plain[:1].expand(1), "many": plain[0].expand(2, 3), "every other": plain[::2]}
-    save_checkpoint(tmp_path / "odd", odd, {})
-    found, _ = load_checkpoint(tmp_path / "odd")
-    assert all(torch.equal(found[name], tensor) for name, tensor in odd.items())
-    assert fingerprint(odd) == fingerprint({k: v.clone() for k, v in odd.items()})
 
 
 def refused(path):
@@ -112,11 +102,6 @@ def test_foreign_and_hostile_files(tmp_path):
     assert "format" in refused(path)
 
 
-def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(InputError, match="cannot write"):
-        write(tmp_path / "no" / "state")
-
-
 #: Seconds that a process started here may take.
 LIMIT = 300
 #: What is killed: training with settings that were pickled.
@@ -132,11 +117,13 @@ train(pickle.loads(bytes.fromhex(sys.argv[1])), Path(sys.argv[2]))
 STEPS = 200
 RECIPES = {
     "adamw": Recipe("adamw", steps=STEPS, batch=4, clip=1.0),
-    "flow": Recipe("flow", steps=STEPS // 10, horizon=STEPS / 20),
+    "flow": Recipe("flow", steps=STEPS // 20, horizon=STEPS / 40),
 }
 
 
-@pytest.mark.parametrize("trainer", ["adamw", pytest.param("flow", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.turns
+@pytest.mark.parametrize("trainer", ["adamw", "flow"])
 def test_killed_and_resumed_ends_with_the_same_bytes(tmp_path, trainer):
     """SIGKILL in the middle of training, as soon as the first checkpoint exists."""
     run = RunSettings(
@@ -210,12 +197,3 @@ def test_a_checkpoint_without_a_part_of_the_run_is_refused(tmp_path):
             train(settings(), path, resume=True)
     save_checkpoint(path, tensors, keep)
     train(settings(), path, resume=True)
-
-
-def test_a_run_that_diverged_at_its_last_step_is_resumed(tmp_path):
-    """Its loss was still a number then; the weights after it are not, and the record says so."""
-    path, last = tmp_path / "state", {"trainer": "sgd", "steps": 1, "learning_rate": 1e308}
-    record, _ = train(settings(recipe=last, init_std=4.0), path)
-    assert record["finite"].values.tolist() == [0]
-    again, _ = train(settings(recipe=last, init_std=4.0), path, resume=True)
-    assert again["finite"].values.tolist() == [0]

@@ -8,8 +8,6 @@ from rank_one_logits import rank_one_logits
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.markov import MarkovChain
-from flowsim.models.canonical.model import CanonicalModel
 from flowsim.models.rank_one.point import RankOnePoint
 from full_model import (
     Architecture,
@@ -17,11 +15,9 @@ from full_model import (
     PopulationLoss,
     Recipe,
     Trainer,
-    all_sequences,
     cross_entropy,
     forward,
     initial_weights,
-    lift_canonical,
     lift_rank_one,
     papers_recipe,
     project,
@@ -103,13 +99,13 @@ def test_gradient_descent_stays_rank_one(tied):
     point = RankOnePoint(eps, draw[:, 2:7], *(draw[:, i] for i in range(7, 12)), c)
     source = MarkovSource.of(CHAIN)
     trainer = Trainer(
-        arch, lift_rank_one(point, arch), source, Recipe("gd", steps=300, learning_rate=0.05)
+        arch, lift_rank_one(point, arch), source, Recipe("gd", steps=60, learning_rate=0.05)
     )
     loss = PopulationLoss(arch, source)
     names = ["eps", "rho", "w1", "w2", "o", "v", "b"] + ([] if tied else ["c"])
     metric = {"w1": 4.0, "w2": 4.0}
     free = {k: getattr(point, k).clone() for k in names}
-    for _ in range(300):
+    for _ in range(60):
         free = {k: x.detach().requires_grad_() for k, x in free.items()}
         here = RankOnePoint(**{"c": free["eps"], **free})
         values = cross_entropy(arch, rank_one_logits(here, loss.tokens), loss.targets)
@@ -119,7 +115,7 @@ def test_gradient_descent_stays_rank_one(tied):
             k: x - 0.05 / metric.get(k, 1.0) * g
             for (k, x), g in zip(free.items(), gradient, strict=True)
         }
-    trainer.advance(300)
+    trainer.advance(60)
     found = project(arch, trainer.weights, alpha=torch.full((4,), 0.5, dtype=F64))
     assert found.distance.max() < 1e-12
     for k in ("eps", "rho", "w1", "w2", "b"):
@@ -131,10 +127,10 @@ def test_flow_descends_the_loss_at_the_rate_of_the_gradient():
     """dL/dt = −‖∇L‖², and small steps of gradient descent follow the flow."""
     arch, source = Architecture(4, 4, attention="none"), MarkovSource.of(CHAIN)
     weights = start(arch, 3)
-    flow = Trainer(arch, weights, source, Recipe("flow", steps=10, horizon=0.25))
-    descent = Trainer(arch, weights, source, Recipe("gd", steps=1000, learning_rate=2.5e-4))
+    flow = Trainer(arch, weights, source, Recipe("flow", steps=10, horizon=0.05))
+    descent = Trainer(arch, weights, source, Recipe("gd", steps=200, learning_rate=2.5e-4))
     flow.advance(10)
-    descent.advance(1000)
+    descent.advance(200)
     for k, w in flow.weights.items():
         assert (w - descent.weights[k]).abs().max() < 5e-5
     loss = PopulationLoss(arch, source)
@@ -167,8 +163,8 @@ def test_ensembles_are_their_members_under_deterministic_trainers():
     arch = Architecture(4, 5)
     weights = start(arch, 3)
     recipes = [
-        Recipe("gd", steps=100, learning_rate=0.3),
-        Recipe("adamw", steps=100, loss="population", learning_rate=1e-2),
+        Recipe("gd", steps=20, learning_rate=0.3),
+        Recipe("adamw", steps=20, loss="population", learning_rate=1e-2),
         Recipe("flow", steps=2, horizon=1.0, method="rk4", step_size=0.1),
         Recipe("flow", steps=2, horizon=1.0),
     ]
@@ -186,13 +182,9 @@ def test_ensembles_are_their_members_under_deterministic_trainers():
 @pytest.mark.parametrize(
     "arch",
     [
-        Architecture(8, 12),
         Architecture(8, 12, tied=False, heads=2),
-        Architecture(4, 9, attention="none"),
         Architecture(4, 9, layers=2, layer_norm=True, activation="gelu", window=4),
         Architecture(4, 9, output="states", positions="relative"),
-        Architecture(4, 9, attention="uniform", positions="none"),
-        Architecture(4, 9, attention="none", layer_norm=True),
         Architecture(4, 9, hidden=0, layer_norm=True),
     ],
     ids=str,
@@ -210,39 +202,6 @@ def test_batch_gradient_is_autograds(arch, monkeypatch):
         assert (loss - value.detach()).abs().max() < 1e-13
         for k, g in zip(free, expected, strict=True):
             assert (gradient[k] - g).abs().max() < 1e-13
-
-
-def test_sampled_training_reaches_the_entropy_rate():
-    arch = Architecture(4, 8)
-    weights = lift_canonical(torch.tensor([[1.0, -1.0], [0.9, -1.1]], dtype=F64), arch)
-    recipe = Recipe.named("adamw-papers", steps=300, learning_rate=1e-2, batch=64)
-    trainer = Trainer(
-        arch, weights, MarkovSource.of(CHAIN), recipe, torch.Generator().manual_seed(0)
-    )
-    trainer.advance(300)
-    excess = PopulationLoss(arch, MarkovSource.of(CHAIN))(trainer.weights) - CHAIN.entropy_rate
-    assert (excess < 3e-3).all()
-
-
-def test_lifted_descent_follows_the_reduced_landscape():
-    """Tied, canonical points in the reduced basins of the two minima (w = −1.5 and w = 0.5)."""
-    arch, source = Architecture(4, 6), MarkovSource.of(CHAIN)
-    theta = torch.tensor([[0.8, -1.5], [0.8, 0.5]], dtype=F64)
-    weights = lift_canonical(theta, arch, CanonicalModel(CHAIN).optimal_bias(theta))
-    trainer = Trainer(arch, weights, source, Recipe("gd", steps=1500, learning_rate=0.2))
-    loss = trainer.advance(1500)
-    assert float(loss[0]) == pytest.approx(CHAIN.entropy_rate, abs=1e-6)
-    assert float(loss[1]) == pytest.approx(CHAIN.stationary_entropy, abs=1e-6)
-    assert trainer.weights["embedding"].shape == (2, 4)
-
-
-def test_k_states_train_too():
-    """Five states, one logit each: descent from near zero, p = 0.3 < 0.8, leaves the unigram."""
-    arch = Architecture(6, 4, states=5, output="states", attention="none")
-    weights = start(arch, 1, scale=0.2)
-    source = MarkovSource.of(MarkovChain.symmetric(5, 0.3))
-    trainer = Trainer(arch, weights, source, Recipe("gd", steps=600, learning_rate=0.5))
-    assert float(trainer.advance(600)[0]) < float(source.entropy_rate[0]) + 0.02
 
 
 def test_initial_weights():
@@ -272,23 +231,14 @@ def test_initial_weights():
     [
         {"trainer": "adam"},
         {"steps": 0},
-        {"steps": 1.5},
-        {"batch": 0},
-        {"learning_rate": 0.0},
         {"learning_rate": math.inf},
-        {"learning_rate": "fast"},
         {"momentum": 1.0},
-        {"beta2": -0.1},
         {"weight_decay": -1.0},
-        {"clip": 0.0},
         {"warmup": 1.0},
         {"loss": "test"},
         {"schedule": "linear"},
         {"trainer": "flow", "horizon": -1.0},
-        {"trainer": "flow", "rtol": 0.0},
         {"trainer": "flow", "method": "euler"},
-        {"trainer": "flow", "method": "rk4", "step_size": 0.0},
-        {"trainer": "gd", "loss": "sampled"},
         {"trainer": "gd", "weight_decay": 0.1},
     ],
     ids=str,
@@ -317,11 +267,3 @@ def test_trainer_refuses():
     ):
         with pytest.raises(InputError):
             bad()
-
-
-def test_optimal_bias_is_the_models():
-    model, arch = CanonicalModel(CHAIN), Architecture(4, 6)
-    theta = torch.randn(10, 2, dtype=F64, generator=torch.Generator().manual_seed(1))
-    found = PopulationLoss(arch, MarkovSource.of(CHAIN)).optimal_bias(lift_canonical(theta, arch))
-    assert (found - model.optimal_bias(theta)).abs().max() < 1e-10
-    assert all_sequences(3).shape == (8, 3)
