@@ -5,9 +5,6 @@ import time
 import pytest
 from command import assert_refused, run
 
-from flowsim import InputError
-from flowsim.cli import sizes
-
 CHAIN = ["--p", "0.5", "--q", "0.8"]
 TRAINED = ["--model", "rank-one", "--optimizer", "adamw", "--steps", "2", "--length", "1000000",
            "--batch", "1000000"]  # fmt: skip
@@ -45,15 +42,6 @@ def test_too_large_is_one_sentence(tmp_path, words, said):
     assert_refused(run(*words, cwd=tmp_path), said)
     assert time.process_time() - began < 10, "torch and all are imported in less"
     assert list(tmp_path.iterdir()) == []
-
-
-def test_batches_are_drawn_together_and_trained_one_after_the_other(monkeypatch):
-    """400 starts, 2000 sequences of 200: 1.2 GiB of symbols."""
-    monkeypatch.setattr("flowsim.memory.available_memory", lambda: 1.4 * 2**30)
-    sizes.check_comparison(8, 200, 400, 32, 2000)
-    with pytest.raises(InputError, match="choose a smaller --batch, --length"):
-        sizes.check_comparison(8, 200, 400, 32, 2500)
-    sizes.check_comparison(8, 200, 400, 32)
 
 
 NEAR = ["5e-324", "1e-13", "0.9999999999999999"]

@@ -149,29 +149,6 @@ def test_the_system_ends_it_like_ctrl_c(tmp_path, words):
             time.sleep(0.1)
 
 
-BACKWARDS = """
-import itertools, sys, time
-real, steps = time.time, itertools.count()
-time.time = lambda: real() - 1e5 * next(steps)
-from flowsim.cli.main import main
-sys.argv = ["flowsim", *sys.argv[1:]]
-main()
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.turns
-def test_a_clock_that_goes_backwards(tmp_path):
-    """The time of day; what measures durations never goes back."""
-    done = subprocess.run(
-        [sys.executable, "-c", BACKWARDS, *SCAN, "--json"], cwd=tmp_path, text=True,
-        capture_output=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert read_record(tmp_path / "a.nc").sizes["w"] == 4
-    assert '"seconds": -' not in done.stdout
-
-
 LOADING = """
 import os, sys
 import flowsim.__main__

@@ -63,19 +63,6 @@ def test_the_model_is_chosen_alike_everywhere(tmp_path, command):
     )
 
 
-def test_length_has_one_default(tmp_path):
-    for command in ("portrait", "scan", "gaussian", "compare", "train", "verify"):
-        shown = run(command, "--help", cwd=tmp_path).stdout
-        (after,) = shown.split("  --length N")[1:]
-        assert "[default: 8" in after[:200], command
-
-
-def test_require_goes_with_a_comparison_that_is_made(tmp_path):
-    (tmp_path / "c.nc").touch()
-    done = run("compare", "--from", "c.nc", "--require", "1", cwd=tmp_path)
-    assert_refused(done, "omit --require")
-
-
 @pytest.mark.parametrize(
     "words",
     [["portrait", "--p", "x" * 3000], ["y" * 3000], ["portrait", *CHAIN, "--" + "x" * 3000],

@@ -111,18 +111,6 @@ def test_a_drag_zooms_and_a_double_click_goes_back(visit):
     at.link_has("w=-", there=False)
 
 
-def test_the_boundary_is_drawn_where_no_closed_form_has_it(visit):
-    at = visit("?model=uniform&length=4")
-    at.reads("basin boundary")
-    at.reads("64 × 64 points")
-    at.page.wait_for_function("""() => {
-        const plane = Bokeh.documents[0].get_model_by_name("plane");
-        const named = (r) => r.data_source.name === "curves border";
-        const line = plane.renderers.find(named).data_source.data;
-        return line.xs.length === 1 && line.xs[0].length > 100;
-    }""")
-
-
 def test_a_plane_of_its_own_has_its_own_starts_and_trains_nothing(visit):
     at = visit("?start=0.5,-1.2")
     at.page.get_by_label("Model").select_option(label="Induction: kernels drawn anew")

@@ -1,28 +1,23 @@
 """The server of the explorer: how it begins and ends, and whom it answers."""
 
 import asyncio
-import logging
 import signal
 import subprocess
-import sys
 import threading
 import time
 import urllib.request
-from functools import partial
 
 import pytest
 
 pytest.importorskip("bokeh", reason='Bokeh is not installed: pip install ".[explore]"')
 
 from bokeh.client import pull_session
-from bokeh.server.connection import ServerConnection
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 from visitor import Served
 
 from flowsim import InputError
 from flowsim.explorer.page.jobs import Jobs, Pools
-from flowsim.explorer.server import is_news
 
 
 def test_bad_input_is_one_sentence(flowsim):
@@ -77,25 +72,6 @@ def test_a_newer_job_replaces_an_older_one_and_a_closed_page_stops_all():
     jobs.start("plane", lambda stop: ["late"], shown.append)
     pools.close()
     assert shown == ["new"]
-
-
-def test_what_a_closed_page_still_sends_is_no_news():
-    def logged(call):
-        try:
-            call()
-        except AssertionError:
-            info = sys.exc_info()
-        return logging.LogRecord("x", logging.ERROR, "x", 1, "", None, info)
-
-    def fails():
-        assert call is None
-
-    closed = ServerConnection.__new__(ServerConnection)
-    closed._session = None
-    call = partial(getattr, closed, "session")
-    assert not is_news(logged(call))
-    assert is_news(logged(fails))
-    assert is_news(logging.LogRecord("x", logging.ERROR, "x", 1, "", None, None))
 
 
 @pytest.mark.slow

@@ -101,20 +101,6 @@ def test_a_model_as_it_is_has_no_other_values(spec):
         Scan(spec.build(), Grid(AXES), over={"g": TILTS})
 
 
-def test_an_argument_called_as_a_part_of_the_record_is_told():
-    class Named(flowsim.Model):
-        coordinates = ("x", "y")
-
-        def __init__(self, label: float = 1.0):
-            self.label = label
-
-        def loss(self, theta):
-            return self.label * (theta**2).sum(-1)
-
-    with pytest.raises(InputError, match="has a variable 'label' already"):
-        Scan(ModelSpec(Named), Grid(AXES), over={"label": (1.0, 2.0)})
-
-
 def test_the_shell_takes_a_range_where_it_takes_a_value(flowsim, tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
     words = ["--model", "mine.py:Tilted", "--set", "kind=hard", "--grid", "11x2", "--window"]

@@ -8,11 +8,10 @@ import torch
 import xarray as xr
 from compared import CHAIN, F64, POINTS
 
-from flowsim import BinaryChain, Status, find_limits, summarize
+from flowsim import summarize
 from flowsim.drawing.comparison import draw_comparison
 from flowsim.errors import InputError
 from flowsim.labels import Label
-from flowsim.models import RankOneModel
 from full_model import (
     Architecture,
     Comparison,
@@ -168,36 +167,6 @@ def test_canonical_misses_what_the_rank_one_model_predicts():
     assert found["rank-one"]["agreement"] == 1
     assert found["canonical"]["agreement"] == 0.75
     assert found["canonical"]["confusion"]["global_minimum"]["local_minimum"] == 1
-
-
-@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
-def test_limits_of_rank_one_orbits_are_what_descent_comes_to(p, q):
-    """Orbits that slide along the ReLU's kink among them."""
-    starts = [[0.33, -0.16], [-0.37, 0.19], [0.9, -1.1], [-0.8, 0.9]]
-    points = torch.tensor(starts, dtype=F64)
-    record = compare(Comparison(p, q, "rank-one", length=3), points)
-    model = RankOneModel(BinaryChain(p, q), 3)
-    limits = find_limits(model, model.from_canonical(points))
-    assert limits.label.tolist() == record.predicted.values.tolist()
-    assert (limits.label != Label.UNRESOLVED).all()
-    slid = limits.sliding_time > 0
-    assert slid.any() == (p + q < 1)
-    excess = limits.loss[slid] - model.chain.entropy_rate
-    assert (excess.abs() < 1e-9).all() and (limits.gradient_norm[slid] < 1e-9).all()
-    short = find_limits(model, model.from_canonical(points), max_steps=3)
-    assert (short.label == Label.UNRESOLVED).all() and (short.status == Status.TIMED_OUT).all()
-
-
-def test_attention_and_flow():
-    points = torch.tensor([[0.9, -1.1, 0.3], [0.5, 0.4, 0.3]], dtype=F64)
-    record = compare(Comparison(0.5, 0.8, "rank-one", "flow", d=2, length=3), points)
-    assert record.outcome.values.tolist() == record.predicted.values.tolist() == [1, 2]
-    assert np.nanmax(record.distance) < 1e-3
-    record = compare(Comparison(0.5, 0.8, "uniform", d=2, length=3, steps=7), points)
-    assert (record.outcome.values == Label.UNRESOLVED).all()
-    assert record.steps.values.max() == 7
-    record = compare(Comparison(0.5, 0.8, "uniform", d=2, length=3, horizon=0.25), points)
-    assert record.predicted.values.tolist() == [1, 2] and record.sizes["time"] == 2
 
 
 def test_sampled_trainers_with_noise():

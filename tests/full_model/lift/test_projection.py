@@ -5,15 +5,12 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from flowsim import BinaryChain
-from flowsim.models.rank_one.model import RankOneModel
 from flowsim.models.rank_one.point import RankOnePoint
-from full_model import Architecture, lift_canonical, lift_rank_one, project
+from full_model import Architecture, lift_rank_one, project
 from full_model.lift.directions import leading_direction
 
 F64 = torch.float64
 ARCH = Architecture(4, 3, tied=False)
-ARCH_TIED = Architecture(4, 3)
 
 
 def normal(*shape, seed=0):
@@ -128,21 +125,6 @@ def test_the_first_coordinate_that_is_not_zero_has_the_sign_of_alpha(decides):
     assert torch.allclose(found.alpha, -alpha, rtol=0, atol=1e-9)
     deciding = getattr(found.point, decides)
     assert float(deciding[1] if decides == "rho" else deciding) == pytest.approx(0.3)
-
-
-def test_lift_and_reduced_model_share_the_convention():
-    """a's sign sits on o in both, and both are undone alike."""
-    model = RankOneModel(BinaryChain(0.5, 0.8), 3, attention=True)
-    theta = torch.tensor([[1.2, -0.9, 0.4], [-0.8, 0.3, -0.5]], dtype=F64)
-    coordinates = model.from_canonical(theta)
-    point = RankOnePoint.from_canonical(theta, 3, model.optimal_bias(coordinates))
-    assert difference(model.point(coordinates), point) < 1e-15
-    assert (point.v > 0).all() and torch.equal(point.o.sign(), theta[:, 2].sign())
-    assert torch.equal(point.to_coordinates(attention=True, tied=True), coordinates)
-    alpha = torch.full((4,), 0.5, dtype=F64)
-    found = project(ARCH_TIED, lift_canonical(theta, ARCH_TIED, point.b), alpha)
-    assert difference(found.point, point) < 1e-12
-    torch.testing.assert_close(found.canonical, theta, rtol=0, atol=1e-12)
 
 
 def test_two_logits_are_read_as_the_binary_model_with_the_same_predictions():

@@ -93,17 +93,6 @@ def test_enumeration_is_the_expectation_written_out(output):
     assert float(found) == pytest.approx(expected, abs=1e-13)
 
 
-def test_without_attention_two_sequences_are_enough():
-    chain = MarkovSource.of(BinaryChain(0.5, 0.8))
-    short = Architecture(4, 6, attention="none", layers=2)
-    weights = gaussian(short, seed=4)
-    softmax = Architecture(4, 6, layers=2)
-    full = {name: torch.zeros(shape, dtype=F64) for name, shape in softmax.shapes.items()} | weights
-    found = PopulationLoss(short, chain)(weights)
-    assert PopulationLoss(short, chain).tokens.shape[0] == 2
-    assert float(found) == pytest.approx(float(PopulationLoss(softmax, chain)(full)), abs=1e-13)
-
-
 def test_gradient_is_autograds_in_one_chunk_or_many(monkeypatch):
     arch = Architecture(4, 6)
     source = MarkovSource.of([BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3), BinaryChain(0.9, 0.9)])

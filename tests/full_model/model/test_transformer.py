@@ -55,25 +55,6 @@ def test_an_ensemble_is_its_members(arch):
         assert (mapped[i] - together[i]).abs().max() < 1e-12
 
 
-def test_the_trace_holds_the_attention_of_every_layer_and_head():
-    arch = Architecture(4, 6, heads=2, layers=2, positions="relative", window=3)
-    weights, trace = drawn(arch), {}
-    tokens = torch.randint(0, 2, (5, 6), generator=torch.Generator().manual_seed(0))
-    forward(arch, weights, tokens, trace)
-    for layer in range(2):
-        pattern = trace[f"{layer}.pattern"]
-        assert pattern.shape == (5, 2, 6, 6)
-        assert (pattern.sum(-1) - 1).abs().max() < 1e-14
-        assert (pattern.tril(-3) == 0).all() and (pattern.triu(1) == 0).all()
-    # of the first layer once more by hand, at the last position
-    x = tokens[..., None] * weights["embedding"]
-    for h, part in enumerate((slice(0, 2), slice(2, 4))):
-        query, key = x @ weights["0.query"][part].T, x @ weights["0.key"][part].T
-        scores = (query[:, -1:] * key[:, 3:]).sum(-1) / math.sqrt(2)
-        scores = scores + weights["0.relative"][h, :3].flip(0)
-        assert (trace["0.pattern"][:, h, -1, 3:] - scores.softmax(-1)).abs().max() < 1e-14
-
-
 def test_two_state_logits_are_the_binary_model():
     """k = 2 logits with e_0 = 0, b_0 = 0 and the reader's row 0 zero are the binary logit."""
     binary = Architecture(4, 5, tied=False)

@@ -145,21 +145,6 @@ def test_long_contexts_need_no_sequences():
     assert (found - expected).abs().max() < 1e-10
 
 
-def test_many_models_at_once():
-    arch = Architecture(3, 4)
-    weights = drawn(arch, 6, 0.5, (2, 3))
-    trap = unigram_trap(arch, at_unigram(weights, CHAINS[0]), CHAINS[0])
-    assert trap.matrix.shape == (2, 3, 3, 3) and trap.traps.shape == (2, 3)
-    one = unigram_trap(arch, {name: w[1, 2] for name, w in weights.items()}, CHAINS[0])
-    assert (trap.matrix[1, 2] - one.matrix).abs().max() < 1e-13
-    assert (trap.matrix @ trap.eigenvectors
-            - trap.eigenvectors * trap.eigenvalues.unsqueeze(-2)).abs().max() < 1e-12  # fmt: skip
-    first = trap.eigenvectors[..., 0, :]
-    assert ((first > 0) | (first.abs() < 1e-3)).all()
-    assert (trap.smallest == trap.eigenvalues[..., 0]).all() and trap.smooth.all()
-    assert trap.at_rest.all() and (trap.traps == (trap.smallest > 0)).all()
-
-
 def test_units_on_their_kink_are_named():
     arch = Architecture(3, 4, attention="none")
     weights = at_unigram(drawn(arch, 7, 0.1), CHAINS[0])

@@ -14,7 +14,6 @@ import flowsim
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.records.netcdf import write_record
-from flowsim.running import threads
 from full_model import (
     Architecture,
     PopulationLoss,
@@ -309,13 +308,3 @@ def test_data_that_does_not_fit_is_one_sentence(wrong, said):
     RunSettings(**right)
     with pytest.raises(InputError, match=re.escape(said)):
         RunSettings(**(right | wrong))
-
-
-def test_small_networks_train_on_one_thread():
-    """A second thread waits for the first; beside busy programs it took ten times as long."""
-    recipe, seen = Recipe(steps=3), []
-    small = RunSettings(Architecture(4, 8, activation="gelu"), recipe, (0.5,), (0.8,))
-    with threads(2):
-        train(small, progress=lambda *_: seen.append(torch.get_num_threads()))
-        assert torch.get_num_threads() == 2
-    assert set(seen) == {1}
