@@ -53,7 +53,7 @@ def test_all_critical_points_of_a_tilted_double_well_are_proven_and_its_passes_b
 
 
 def test_a_portrait_records_which_ends_are_proven(monkeypatch):
-    monkeypatch.setattr(wells, "SIDE", 24)
+    monkeypatch.setattr(wells, "SIDE", 48)
     record = flowsim.portrait(
         double_well(), window=SIDES, resolution=4, confirm=0, boundary=False, certify=True
     )
@@ -74,9 +74,10 @@ def test_where_a_bound_from_below_keeps_the_loss_above_the_best_an_orthant_is_pr
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_ends_of_nine_of_ten_cells_of_the_canonical_model_with_a_dynamic_bias_are_proven():
     model = flowsim.model("canonical", 0.5, 0.8, bias="dynamic")
-    record = flowsim.portrait(model, resolution=10, confirm=0, boundary=False, certify=True)
+    record = flowsim.portrait(model, resolution=16, confirm=0, boundary=False, certify=True)
     assert record.attrs["certified_share"] >= 0.9
 
 

@@ -57,7 +57,7 @@ def window(names):
 @pytest.mark.parametrize(("names", "fixed"), SLICES)
 def test_a_slice_has_the_basins_of_the_closed_form(names, fixed, model):
     across, up = names
-    record = portrait_record(model, resolution=6, window=window(names), fixed=fixed, confirm=4)
+    record = portrait_record(model, resolution=9, window=window(names), fixed=fixed, confirm=4)
     assert record["label"].dims == (up, across)
     (other,) = {*"xyz"} - {*names}
     held = fixed.get(other, 0.0)
@@ -66,7 +66,7 @@ def test_a_slice_has_the_basins_of_the_closed_form(names, fixed, model):
     np.testing.assert_array_equal(record["label"], expected)
     assert record.attrs["confirm_agree"] == record.attrs["confirm_cells"] == 4
     edge = record[f"boundary_{across}"] + record[f"boundary_{up}"] + held
-    assert edge.size > 5 and np.abs(edge - EDGE).max() < 3 / 6 / 2**7
+    assert edge.size > 5 and np.abs(edge - EDGE).max() < 3 / 9 / 2**7
     write_record(record, "slice.nc")
     ax = draw(read_record("slice.nc")).axes[0]
     assert (ax.get_xlabel(), ax.get_ylabel()) == (f"${across}$", f"${up}$")

@@ -117,7 +117,7 @@ train(pickle.loads(bytes.fromhex(sys.argv[1])), Path(sys.argv[2]))
 STEPS = 200
 RECIPES = {
     "adamw": Recipe("adamw", steps=STEPS, batch=4, clip=1.0),
-    "flow": Recipe("flow", steps=STEPS // 20, horizon=STEPS / 40),
+    "flow": Recipe("flow", steps=STEPS // 10, horizon=STEPS / 20),
 }
 
 
