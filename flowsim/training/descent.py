@@ -332,7 +332,11 @@ def _rests(model: Model, y: Tensor, root: Tensor) -> Tensor:
 
 
 def _curves(model: Model, y: Tensor, root: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """∇L in the coordinates y (m, k), and the curvatures (m, k) with their directions."""
+    """∇L in the coordinates y (m, k), and the curvatures (m, k) with their directions.
+
+    Curvatures are 0 where the Hessian is not finite.
+    """
     theta = y / root
     hessian = model.hessian(theta) / root / root.unsqueeze(1)
+    hessian = torch.where(hessian.isfinite().all(2, True).all(1, True), hessian, 0.0)
     return model.gradient(theta) / root, *torch.linalg.eigh(hessian)

@@ -20,7 +20,6 @@ from flowsim import (
     from_loss,
     model,
 )
-from flowsim.training import ReducedTraining
 
 F64 = torch.float64
 
@@ -70,15 +69,6 @@ class Plain(Mixed):
     metric = (1.0, 1.0, 1.0)
 
 
-class Narrow(Model):
-    """A slope on which a run never arrives, and that is not defined where x < 0."""
-
-    coordinates = ("x",)
-
-    def loss(self, theta):
-        return -theta[..., 0].log()
-
-
 def drawn(count, columns, seed=0):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(count, columns, generator=generator, dtype=F64)
@@ -86,9 +76,6 @@ def drawn(count, columns, seed=0):
 
 def labels(found):
     return {Label(int(code)).name for code in found.label}
-
-
-RATES = (0.3, 1.0, 1.7)
 
 
 def ellipse(theta, rate):
@@ -103,8 +90,8 @@ def on_the_ellipse(rate, count=40):
     return torch.stack([u + v, u - v], dim=-1)
 
 
-@pytest.mark.parametrize("rate", RATES)
-def test_the_ellipse_of_two_factors_is_invariant(rate):
+def test_the_ellipse_of_two_factors_is_invariant():
+    rate = 1.7
     start = on_the_ellipse(rate)
     torch.testing.assert_close(ellipse(start, rate), torch.ones(40, dtype=F64), rtol=1e-14, atol=0)
     after = descend(Factors(), start, "gd", learning_rate=rate, steps=1).theta
@@ -116,8 +103,8 @@ def test_the_ellipse_of_two_factors_is_invariant(rate):
     assert (found.largest <= start.abs().max() * 1.01).all() and (found.rule == Rule.STEPS).all()
 
 
-@pytest.mark.parametrize("rate", RATES)
-def test_inside_the_ellipse_nothing_diverges_and_far_outside_much_does(rate):
+def test_inside_the_ellipse_nothing_diverges_and_far_outside_much_does():
+    rate = 1.0
     radius = torch.rand(40, 1, generator=torch.Generator().manual_seed(3), dtype=F64).sqrt()
     start = on_the_ellipse(rate) * radius.clamp(max=0.99)
     found = descend(Factors(), start, "gd", learning_rate=rate, steps=1000)
@@ -163,20 +150,18 @@ def test_adam_of_that_name_is_torchs_on_rosenbrock():
     np.testing.assert_array_equal(papers.theta, same.theta)
 
 
-@pytest.mark.parametrize("steps", [2, 120])
 @pytest.mark.parametrize(
     ("name", "numbers", "make"),
     [("gd", {}, lambda x: torch.optim.SGD(x, 0.05)),
      ("momentum", {}, lambda x: torch.optim.SGD(x, 0.05, momentum=0.9)),
      ("adam", {}, lambda x: torch.optim.Adam(x, 0.05)),
      ("adamw", {}, lambda x: torch.optim.AdamW(x, 0.05)),
-     ("momentum", {"momentum": 0.8}, lambda x: torch.optim.SGD(x, 0.05, momentum=0.8)),
      ("adam", {"beta2": 0.99}, lambda x: torch.optim.Adam(x, 0.05, (0.9, 0.99))),
      ("adamw", {"weight_decay": 0.1, "epsilon": 1e-6},
       lambda x: torch.optim.AdamW(x, 0.05, (0.9, 0.999), 1e-6, 0.1))],
 )  # fmt: skip
-def test_steps_are_those_of_torch(name, numbers, make, steps):
-    start, plain = drawn(2, 3), Plain()
+def test_steps_are_those_of_torch(name, numbers, make):
+    start, plain, steps = drawn(2, 3), Plain(), 40
     numbers = {**numbers, "learning_rate": 0.05}
     found = descend(plain, start, name, steps=steps, **numbers)
     for row, end in zip(start, found.theta, strict=True):  # a norm that clips is of each row alone
@@ -198,41 +183,19 @@ def test_steps_are_those_of_torch(name, numbers, make, steps):
         assert (torch_steps(plain.loss, row, clipped, steps) - end).abs().max() < 1e-12
 
 
-@pytest.mark.parametrize("name", ["gd", "adam"])
-def test_in_a_metric_steps_are_those_of_the_coordinates_in_which_the_flow_is_the_gradient(name):
+def test_in_a_metric_steps_are_those_of_the_coordinates_in_which_the_flow_is_the_gradient():
     start, root = drawn(5, 3, 1), torch.tensor(Mixed.metric, dtype=F64).sqrt()
-    kind = torch.optim.SGD if name == "gd" else torch.optim.Adam
-    found = descend(Mixed(), start, name, learning_rate=0.01, steps=50, schedule="constant",
-                    **({} if name == "gd" else {"beta2": 0.999}))  # fmt: skip
-    y = torch_steps(lambda y: Mixed().loss(y / root), start * root, lambda x: kind(x, 0.01), 50)
+    found = descend(Mixed(), start, "adam", learning_rate=0.01, steps=50, schedule="constant")
+    y = torch_steps(
+        lambda y: Mixed().loss(y / root), start * root, lambda x: torch.optim.Adam(x, 0.01), 50
+    )
     assert (y / root - found.theta).abs().max() < 1e-12
-
-
-@pytest.mark.parametrize("name", ["gd", "momentum"])
-def test_in_its_metric_the_rank_one_loss_is_descended_as_by_the_full_transformer(name):
-    reduced = model("rank-one", 0.5, 0.8, length=6)
-
-    class Copy(Model):
-        coordinates, metric = reduced.coordinates, reduced.metric
-
-        def loss(self, theta):
-            return reduced.loss(theta)
-
-        def gradient(self, theta):
-            return reduced.gradient(theta)
-
-    theta = reduced.from_canonical(drawn(6, 2, 4))
-    numbers = {"learning_rate": 0.1, "steps": 200, "nudge": 0.0}
-    full = ReducedTraining(reduced, name, **numbers).run(theta)
-    assert (descend(Copy(), theta, name, **numbers).theta - full.theta).abs().max() < 1e-12
-    assert torch.equal(descend(reduced, theta, name, **numbers).theta, full.theta)
 
 
 @pytest.mark.parametrize(
     ("rate", "ends"),
     [(0.4, ["LOCAL_MINIMUM"] * 3), (0.5, ["LOCAL_MINIMUM", "PERIODIC", "PERIODIC"]),
      (0.6, ["LOCAL_MINIMUM", "DIVERGED", "DIVERGED"]),
-     (0.499999, ["LOCAL_MINIMUM", "BOUNDED", "BOUNDED"]),
      (0.5005, ["LOCAL_MINIMUM", "UNRESOLVED", "UNRESOLVED"])],
 )  # fmt: skip
 def test_a_quadratic_rests_below_twice_its_curvature_and_diverges_above(rate, ends):
@@ -264,46 +227,19 @@ def test_beyond_the_edge_of_stability_a_well_has_the_period_two_that_a_root_find
     assert labels(below) == {"LOCAL_MINIMUM"}
 
 
-def test_further_beyond_it_steps_wander_for_ever_and_are_bounded():
-    start = [[0.9, 0.5], [0.4, -1.0]]
-    found = descend(Wells(), start, "gd", learning_rate=1.4, steps=3000)
-    assert labels(found) == {"BOUNDED"} and not found.period.any()
-    x = found.theta[:, 0].copy()
-    seen = []
-    for _ in range(20_000):
-        x = x - 1.4 * x * (x**2 - 1)
-        seen.append(x)
-    assert np.abs(seen).max() < 1.05 * found.largest.max()
-    assert len(np.unique(np.round(seen, 6))) > 1000
-
-
-def test_small_steps_end_where_the_flow_does():
-    start = torch.cat(
-        [drawn(40, 2).clamp(-2, 2), torch.tensor([[0.0, 1.3], [0.0, 0.0], [1.0, 0.0]])]
-    )
-    found = descend(Wells(), start, "gd", learning_rate=0.05, steps=4000)
-    flow = find_limits(Wells(), start)
-    assert torch.equal(found.label, flow.label)
-    assert labels(found) == {"LOCAL_MINIMUM", "SADDLE"}
-    assert (found.theta - flow.theta).abs().max() < 1e-6
-    assert (found.status == Status.CONVERGED).all()
-    assert found.rule.tolist() == [Rule.CAME_TO_REST] * 41 + [Rule.CRITICAL_START] * 2
-
-
 def test_a_model_that_names_its_ends_names_those_of_steps_too():
     canonical = model("canonical", 0.5, 0.8)
-    start = 1.2 * drawn(40, 2, 2)
-    found = descend(canonical, start, "gd", learning_rate=0.05, steps=3000)
+    start = 1.2 * drawn(20, 2, 2)
+    found = descend(canonical, start, "gd", learning_rate=0.1, steps=1500)
     decided = found.label != Label.UNRESOLVED
-    assert decided.sum() >= 38
+    assert decided.sum() >= 18
     assert (found.label == find_limits(canonical, start).label)[decided].double().mean() > 0.95
     best = found.label == Label.GLOBAL_MINIMUM
     assert best.any() and (found.rule[best] == Rule.REACHED_MINIMA).all()
     assert (found.loss[best] - canonical.end_losses().best).abs().max() < 1e-12
 
 
-@pytest.mark.parametrize("name", ["adam", "adamw"])
-@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+@pytest.mark.parametrize(("name", "schedule"), [("adam", "constant"), ("adamw", "cosine")])
 def test_adam_never_rests_and_is_known_by_the_minimum_that_it_stays_about(name, schedule):
     decay = {"weight_decay": 1e-3} if name == "adamw" else {}
     found = descend(Wells(), [[0.6, 0.8], [-1.4, 0.1]], name, learning_rate=0.01, steps=700,
@@ -317,21 +253,10 @@ def test_adam_never_rests_and_is_known_by_the_minimum_that_it_stays_about(name, 
     assert not labels(wild) & {"LOCAL_MINIMUM", "DIVERGED", "UNRESOLVED"}
 
 
-def test_what_is_still_on_its_way_is_unresolved():
-    creeping = descend(Wells(), [[0.2, 0.8]], "gd", learning_rate=1e-4, steps=500)
-    away = descend(Narrow(), [[1.0]], "gd", learning_rate=1e-2, steps=500)
-    for found in (creeping, away):
-        assert labels(found) == {"UNRESOLVED"} and found.status[0] == Status.TIMED_OUT
-        assert found.rule[0] == Rule.NONE and found.steps_taken[0] == 500
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["gd", "adam", *(pytest.param(n, marks=pytest.mark.slow) for n in ("momentum", "adamw"))],
-)
+@pytest.mark.parametrize("name", ["gd", "adamw"])
 def test_a_row_alone_is_the_row_among_others_bit_for_bit(name):
-    start = torch.cat([drawn(4, 3), torch.tensor([[math.nan, 0, 0], [0, math.inf, 0]])])
-    numbers = {"learning_rate": 0.05, "steps": 400}
+    start = torch.cat([drawn(2, 3), torch.tensor([[math.nan, 0, 0], [0, math.inf, 0]])])
+    numbers = {"learning_rate": 0.05, "steps": 100}
     found = descend(Mixed(), start, name, **numbers)
     for i in range(len(start)):
         alone = descend(Mixed(), start[i : i + 1], name, **numbers)
@@ -342,19 +267,6 @@ def test_a_row_alone_is_the_row_among_others_bit_for_bit(name):
             assert torch.equal(one.isnan(), among.isnan())
     assert found.status[-2:].tolist() == [Status.FAILED] * 2
     assert found.label[-2:].tolist() == [Label.UNRESOLVED] * 2
-
-
-def test_a_loss_that_ends_has_diverged_where_a_step_left_it_and_failed_where_it_began_outside():
-    found = descend(Narrow(), [[1.0], [-1.0]], "gd", learning_rate=1e300, steps=5)
-    assert found.label.tolist() == [Label.DIVERGED, Label.UNRESOLVED]
-    found = descend(Narrow(), [[0.0]], "gd", steps=5)
-    assert found.status.tolist() == [Status.FAILED] and np.isnan(found.theta).all()
-
-
-def test_progress_counts_every_step_also_of_rows_that_are_done():
-    done = []
-    descend(Bowl(), drawn(7, 2), "gd", done.append, learning_rate=0.3, steps=700)
-    assert sum(done) == 7 * 700
 
 
 def test_batches_and_other_numbers_of_columns_are_refused():
