@@ -111,7 +111,6 @@ REASONS = {
     ("flowsim.flow.rows.loop",
      "`trial % 5 == 4` becomes `trial % 5 != 4`"): _ROOT,
     ("flowsim.flow.gap.loops", "`third + move` becomes `third - move`"): "both sides are tried",
-    ("flowsim.flow.gap.engine", "`5` becomes `10`"): _ROOM,
     ("flowsim.flow.any_loss", "`high - low` becomes `high + low`"): _ROOT,
     ("flowsim.flow.reference",
      "`-_SHARPNESS * beyond / speed` becomes `-_SHARPNESS * beyond * speed`"):

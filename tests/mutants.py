@@ -52,9 +52,8 @@ TESTS = [
 ]  # fmt: skip
 PLAIN_TESTS = [
     "flow/test_plain_python.py", "flow/test_rows_orbit.py", "flow/test_rows_termination.py",
-    "flow/test_gap_parts.py", "flow/test_rank_one_field.py", "flow/test_rank_one_termination.py",
-    "flow/test_induction_field.py", "flow/test_attention_rows.py", "flow/test_problems.py",
-    "flow/test_uniform_rows.py",
+    "flow/test_gap_parts.py", "flow/test_rank_one_field.py", "flow/test_attention_rows.py",
+    "flow/test_problems.py", "flow/test_uniform_rows.py",
     "flow/test_resolve_near_saddles.py", "models/test_elementary.py", "test_spec.py",
     "models/test_induction.py", "models/test_states_attention_model.py",
     "flow/test_states_flow.py::test_compiled_loss_and_slope_are_the_models",

@@ -1,6 +1,7 @@
 """The house: which room may know which, held for every file of both packages."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -88,10 +89,16 @@ FILES = dict(modules())
 ENTRIES = {"flowsim", "full_model", "flowsim.__main__"}  # front doors, which name everything
 
 
+@cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
+@cache
 def imports(path):
     """The modules that a file imports, anywhere in it: of both packages, and foreign ones."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative imports hide the room"
             names = {f"{node.module}.{alias.name}" for alias in node.names}
@@ -185,7 +192,7 @@ def test_nothing_asks_which_model_it_has():
     found = {}
     for name, path in FILES.items():
         if name not in ENTRIES and not name.startswith(KNOW_MODELS):
-            lines = list(asks_which_model(ast.parse(path.read_text())))
+            lines = list(asks_which_model(parsed(path)))
             if lines:
                 found[name] = lines
     assert not found
@@ -211,9 +218,8 @@ def test_no_circle_of_files():
         settled |= ready
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("*.py")), ids=lambda path: path.stem)
-def test_tests_use_public_names(path):
-    """No underscore: neither imported, nor asked of a module, nor named for monkeypatch."""
+def private_names(path):
+    """Names with an underscore: imported, asked of a module, or named for monkeypatch."""
     tree = ast.parse(path.read_text())
     ours, names = set(), []
     for node in ast.walk(tree):
@@ -227,4 +233,9 @@ def test_tests_use_public_names(path):
             case ast.Call(func=ast.Attribute(attr="setattr"), args=given):
                 quoted = [str(part.value) for part in given if isinstance(part, ast.Constant)]
                 names += ".".join(quoted).split(".")
-    assert not [name for name in names if name.startswith("_") and not name.startswith("__")]
+    return [name for name in names if name.startswith("_") and not name.startswith("__")]
+
+
+def test_tests_use_public_names():
+    found = {str(path): private_names(path) for path in (ROOT / "tests").rglob("*.py")}
+    assert not {path: names for path, names in found.items() if names}

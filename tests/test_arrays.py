@@ -10,11 +10,7 @@ from flowsim.arrays import to_tensor
 
 MODELS = [
     flowsim.model("canonical", 0.5, 0.8),
-    flowsim.model("canonical", 0.5, 0.8, bias="dynamic"),
     flowsim.model("uniform", 0.5, 0.8, length=4),
-    flowsim.model("linear", 0.5, 0.8),
-    flowsim.model("untied", 0.5, 0.8),
-    flowsim.model("rank-one", 0.5, 0.8, length=3),
     flowsim.model("rank-one", 0.5, 0.8, length=3, attention=True, tied=False),
 ]
 
@@ -37,15 +33,6 @@ def test_models_answer_in_kind(model, method):
         assert np.array_equal(found, expected.numpy())
     one = getattr(model, method)(list(theta[0]))
     assert np.array_equal(one, getattr(model, method)(torch.from_numpy(theta[0])).numpy())
-
-
-def test_what_is_conserved_answers_in_kind():
-    for model in MODELS:
-        expected = model.conserved(torch.from_numpy(starts(model)))
-        found = model.conserved(starts(model).tolist())
-        assert expected.keys() == found.keys()
-        assert all(np.array_equal(found[name], expected[name].numpy()) for name in found)
-        assert all(isinstance(value, np.ndarray) for value in found.values())
 
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)
@@ -74,29 +61,9 @@ def test_a_tensor_keeps_its_graph_and_an_array_its_owner():
     assert to_tensor(torch.ones(2)).dtype == torch.float64
 
 
-def test_closed_forms_take_arrays():
-    chain = flowsim.BinaryChain(0.5, 0.8)
-    w = [-0.6, -0.3]
-    found = flowsim.models.separatrix(chain, w)
-    assert isinstance(found, np.ndarray)
-    assert np.array_equal(
-        found, flowsim.models.separatrix(chain, torch.tensor(w, dtype=torch.float64))
-    )
-    assert flowsim.models.separatrix(chain, -0.3) == found[1]
-    assert flowsim.models.reaches_global_minimum(chain, [[1.0, -0.3], [1.0, 0.3]]).tolist() == [
-        True,
-        False,
-    ]
-    assert flowsim.models.energy([1.0, 2.0]) == pytest.approx(1 - 4 - np.log(2))
-
-
 def test_a_model_says_what_it_is():
     assert list(map(repr, MODELS)) == [
         "CanonicalModel(p=0.5, q=0.8)",
-        "CanonicalModel(p=0.5, q=0.8, bias='dynamic')",
         "AttentionModel(p=0.5, q=0.8, length=4)",
-        "LinearAttentionModel(p=0.5, q=0.8)",
-        "UntiedModel(p=0.5, q=0.8)",
-        "RankOneModel(p=0.5, q=0.8, length=3)",
         "RankOneModel(p=0.5, q=0.8, length=3, attention=True, tied=False)",
     ]

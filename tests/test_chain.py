@@ -45,14 +45,6 @@ def test_second_set_by_the_definitions_in_40_digits(p, q):
     assert relative_error(chain.mutual_information, entropy(pi1) - rate) < 1e-13 + 2 * rounding
 
 
-def test_no_information_when_the_switching_factor_is_one():
-    for p in (0.1, 0.3, 0.35, 0.5, 0.77):
-        chain = BinaryChain(p, 1 - p)
-        assert chain.regime == "p + q = 1"
-        assert chain.mutual_information == 0
-        assert chain.target_logit_gap == 0
-
-
 @pytest.mark.parametrize("bad", [0, 1, -0.1, 1.5, math.nan, math.inf, "half", None])
 def test_bad_probabilities_are_one_sentence(bad):
     for p, q in ((bad, 0.5), (0.5, bad)):
@@ -79,13 +71,3 @@ def test_sample_is_stationary_and_targets_are_next_symbols(p, q, generator):
         here, then = inputs[:, position], targets[:, position]
         assert_frequency(then[here == 0], p)
         assert_frequency(1 - then[here == 1], q)
-
-
-def test_sample_is_fixed_by_its_generator(generator):
-    chain = BinaryChain(0.2, 0.3)
-    first = chain.sample(3, 50, torch.Generator().manual_seed(1))
-    again = chain.sample(3, 50, torch.Generator().manual_seed(1))
-    assert torch.equal(first[0], again[0])
-    assert torch.equal(first[1], again[1])
-    with pytest.raises(InputError, match="batch ≥ 1 and length ≥ 1"):
-        chain.sample(0, 5, generator)

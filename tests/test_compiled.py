@@ -52,14 +52,6 @@ def test_code_is_kept(program, tmp_path):
     assert [(path.read_bytes(), path.stat().st_mtime_ns) for path in kept] == before
 
 
-def test_a_folder_of_the_users_own_is_private(program, tmp_path):
-    variables = {"NUMBA_CACHE_DIR": "", "XDG_CACHE_HOME": str(tmp_path / "home")}
-    assert program(**variables) == "42.0\n"
-    (folder,) = (tmp_path / "home/flowsim").iterdir()
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert list(folder.rglob("*.nbc"))
-
-
 def test_without_a_folder_code_is_compiled_every_time(program, tmp_path):
     (tmp_path / "file").write_text("no folder")
     blocked = str(tmp_path / "file" / "cache")

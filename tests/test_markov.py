@@ -27,14 +27,6 @@ def test_closed_forms_are_those_of_the_kernel(chain):
     assert general.unigram == chain.unigram
 
 
-def test_two_symmetric_states_are_the_binary_chain():
-    for p in (0.1, 0.3, 0.5, 0.500001, 0.8):
-        chain, binary = SymmetricChain(2, p), BinaryChain(p, p)
-        for name in QUANTITIES:
-            assert getattr(chain, name) == pytest.approx(getattr(binary, name), rel=1e-12), name
-        assert 2 * chain.target_logit_gap == pytest.approx(binary.target_logit_gap, rel=1e-12)
-
-
 @pytest.mark.parametrize("states", [3, 5, 10])
 @pytest.mark.parametrize("off", [0.3, 1e-3, 1e-7, 1e-12])
 def test_the_symmetric_chain_is_accurate_near_its_threshold(states, off):
@@ -81,13 +73,6 @@ def test_a_random_kernel_against_powers_and_singular_values():
     assert quotients.max() <= top + 1e-15 and quotients.max() > 0.5 * top
 
 
-def test_a_law_of_hundreds_of_decades_is_right_to_rounding():
-    p = np.array([[0.5, 0.5, 0], [1e-200, 1 - 2e-200, 1e-200], [0, 1e-10, 1 - 1e-10]])
-    law = MarkovChain(p).stationary
-    assert law[0] / law[1] == pytest.approx(2e-200, rel=1e-14)
-    assert law[2] / law[1] == pytest.approx(1e-190, rel=1e-14)
-
-
 def test_reducible_and_periodic_kernels_are_named():
     cycle = MarkovChain([[0, 1, 0], [0, 0, 1], [1, 0, 0]])
     assert cycle.structure == "irreducible, period 3"
@@ -130,9 +115,3 @@ def test_what_is_no_kernel_is_one_sentence(kernel, words):
 def test_what_is_no_symmetric_chain_is_one_sentence(states, p):
     with pytest.raises(InputError, match=r"^(states|p) must be"):
         MarkovChain.symmetric(states, p)
-
-
-def test_no_ngram_of_less_than_one_symbol():
-    for n in (0, -1, 1.5, True):
-        with pytest.raises(InputError, match="n must be an integer"):
-            BinaryChain(0.3, 0.4).ngram_loss(n)

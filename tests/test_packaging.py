@@ -79,38 +79,7 @@ def test_both_hold_what_the_packages_need(built):
 
 @pytest.mark.slow
 def test_the_wheel_works_without_the_repository(built, tmp_path, monkeypatch):
-    """In an environment of its own: a figure, the kernel of the transformer, and the types.
-
-    It borrows the libraries of this one; the README's commands install them.
-    """
-    _, wheel = built
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    shell(sys.executable, "-m", "venv", "--without-pip", tmp_path / "empty", cwd=tmp_path)
-    binaries = tmp_path / "empty" / "bin"
-    words = "--python", binaries / "python", "install", "-q", "--no-deps", wheel
-    shell(sys.executable, "-m", "pip", *words, cwd=tmp_path)
-    (own,) = (tmp_path / "empty").rglob("site-packages")
-    (own / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
-    where = shell(
-        binaries / "python", "-c", "import flowsim; print(flowsim.__file__)", cwd=tmp_path
-    )
-    assert Path(where.strip()).is_relative_to(tmp_path / "empty")
-    flowsim = binaries / "flowsim"
-    assert shell(flowsim, "--version", cwd=tmp_path).startswith("flowsim 0.")
-    chain = ("--p", "0.5", "--q", "0.8")
-    shell(flowsim, "portrait", *chain, "--resolution", "8", "--out", "a.png", cwd=tmp_path)
-    shell(flowsim, "train", *chain, "--d", "4", "--length", "4", "--steps", "3", "--plot",
-          cwd=tmp_path)  # fmt: skip
-    assert "commit" in shell(flowsim, "info", "a.nc", cwd=tmp_path)
-    if shutil.which("g++"):  # the transformer's kernel is compiled from its source there
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-        shell(binaries / "python", "-c", COMPILES, cwd=tmp_path)
-        assert list((tmp_path / "cache").rglob("*.so"))
-
-
-@pytest.mark.slow
-def test_a_notebook_runs_in_a_bare_environment_after_its_first_cell(built, tmp_path, monkeypatch):
-    """The cell installs the wheel, where pip is shown it; the libraries are borrowed."""
+    """A notebook's first cell installs it, where pip is shown it; the libraries are borrowed."""
     _, wheel = built
     monkeypatch.delenv("PYTHONPATH", raising=False)
     for name, value in (("FIND_LINKS", wheel.parent), ("NO_INDEX", 1), ("NO_DEPS", 1),
@@ -119,5 +88,21 @@ def test_a_notebook_runs_in_a_bare_environment_after_its_first_cell(built, tmp_p
     shell(sys.executable, "-m", "venv", tmp_path / "bare", cwd=tmp_path)
     (own,) = (tmp_path / "bare").glob("lib/*/site-packages")
     (own / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
-    shell(tmp_path / "bare/bin/python", ROOT / "docs/learn/edges.py", cwd=tmp_path)
-    assert (own / "flowsim").is_dir()
+    binaries = tmp_path / "bare/bin"
+    first = (ROOT / "docs/learn/edges.py").read_text().split("# %%")[2].partition("\n")[2]
+    shell(binaries / "python", "-c", first, cwd=tmp_path)
+    where = shell(
+        binaries / "python", "-c", "import flowsim; print(flowsim.__file__)", cwd=tmp_path
+    )
+    assert Path(where.strip()).is_relative_to(own)
+    flowsim = binaries / "flowsim"
+    assert shell(flowsim, "--version", cwd=tmp_path).startswith("flowsim 0.")
+    if shutil.which("g++"):  # the transformer's kernel is compiled from its source there
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        shell(binaries / "python", "-c", COMPILES, cwd=tmp_path)
+        assert list((tmp_path / "cache").rglob("*.so"))
+    words = ["--p", "0.5", "--q", "0.8", "--d", "4", "--length", "4", "--steps", "3", "--plot"]
+    shell(flowsim, "train", *words, cwd=tmp_path)
+    (record,) = tmp_path.glob("*.nc")
+    assert "commit" in shell(flowsim, "info", record.name, cwd=tmp_path)
+    assert list(tmp_path.glob("*.png"))

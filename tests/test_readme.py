@@ -29,15 +29,6 @@ def test_the_lines_of_python_run(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.splitlines()[0] == printed
 
 
-def test_the_first_screen_is_short():
-    """From the title to the first line of Python, pictures and commands apart."""
-    screen = README.partition("```python")[0]
-    screen = re.sub(r"```.*?```|<!--.*?-->", "", screen, flags=re.DOTALL)
-    screen = re.sub(r"^!.*$|\]\(.*?\)|P\(\d→\d\)", "", screen, flags=re.M)
-    assert len(screen.split()) <= 130
-    assert len(re.findall(r"\b\d[\d. ]*\b", screen)) <= 3
-
-
 def test_the_first_screen_says_what_it_is():
     """The condition, the loss, what is exact, what integrates, and the optimizers."""
     screen = " ".join(README.splitlines()[:20])
@@ -73,11 +64,6 @@ def test_the_number_of_the_gpu_is_that_of_the_record():
     ]
     said = [int(number.replace(" ", "")) for number in (agree, of)]
     assert said == [found["agree"], found["decided"]]
-
-
-def test_it_is_read_in_two_minutes():
-    """At 250 words a minute, tables and commands included."""
-    assert len(README.split()) < 900
 
 
 def test_every_file_that_the_readme_names_exists():

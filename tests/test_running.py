@@ -31,8 +31,6 @@ CALLS = {
     "search_critical_points": lambda m: flowsim.landscape.search_critical_points(
         m, torch.Generator().manual_seed(0), 3, (2.0, 2.0)
     ),
-    "refine_boundary": lambda m, **k: flowsim.refine_boundary(m, {"x": AXIS, "y": AXIS}, levels=0,
-                                                              **k),
 }  # fmt: skip
 
 
@@ -62,17 +60,7 @@ def test_reduce_takes_one_thread_and_what_it_finds_too():
     assert seen == {1}
 
 
-def test_large_models_take_all_threads():
-    class Large(Well):
-        large = True
-
-    model = Large()
-    with threads(2):
-        flowsim.find_limits(model, [[1.0, 0.5]])
-    assert model.seen == {2}
-
-
-@pytest.mark.parametrize("name", ["find_limits", "scan_basins", "descend", "refine_boundary"])
+@pytest.mark.parametrize("name", ["find_limits", "scan_basins", "descend"])
 def test_a_bar_is_shown_on_stderr(name, capsys, monkeypatch):
     monkeypatch.setattr("tqdm.std.tqdm.monitor_interval", 0)
     monkeypatch.setattr("flowsim.running.DELAY", 0.0)

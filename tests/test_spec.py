@@ -8,11 +8,9 @@ import sys
 
 import cloudpickle
 import pytest
-import torch
 
 import flowsim
 from flowsim import BinaryChain, InputError
-from flowsim.models import InductionModel, RankOneModel, UniformAttentionModel
 from flowsim.spec import (
     BUILT_IN,
     ModelSpec,
@@ -61,18 +59,10 @@ def test_the_defaults_are_those_of_the_constructor(name):
             assert about.default == usual[argument].default
 
 
-def test_none_counts_as_not_given():
-    spec = ModelSpec("canonical", {"p": 0.5, "q": 0.8, "states": None})
-    assert spec == ModelSpec.first("canonical")
-    assert spec.options == {"p": 0.5, "q": 0.8, "bias": "optimal"}
-    assert spec.get("length") is None and spec.replace(p=0.2).get("p") == 0.2
-
-
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
         ("softmax", {}, "model must be one of canonical, uniform"),
-        ("canonicl", {}, "is canonical meant?"),
         ("canonical", {"depth": 2}, "no model has an option 'depth'"),
         ("canonical", {}, "needs p and q: chance of 1 after 0, chance of 0 after 1"),
         (
@@ -81,7 +71,6 @@ def test_none_counts_as_not_given():
             "no length; omit it, or choose uniform, rank-one, states, induction or",
         ),
         ("canonical", {"attention": True}, "no attention; omit it, or choose rank-one or states"),
-        ("untied", {"tied": False}, "no untied weights; omit it, or choose rank-one"),
         ("rank-one", {"bias": "dynamic"}, "always has its bias as a coordinate; omit bias"),
         ("states", {"p": 0.5}, "needs states: the number of states"),
         ("states", {"p": 0.5, "q": 0.5}, "takes no q"),
@@ -93,12 +82,6 @@ def test_other_names_and_arguments_are_refused_in_one_sentence(name, arguments, 
     with pytest.raises(InputError) as refused:
         ModelSpec(name, arguments)
     assert said in str(refused.value)
-
-
-def test_an_induction_model_of_other_kernels_is_not_built_of_a_record():
-    attributes = {"model": "induction", "length": 5, "prior": "beta"}
-    with pytest.raises(InputError, match="the kernels are from beta"):
-        spec_of(attributes).build()
 
 
 def test_a_record_of_several_values_says_what_to_give():
@@ -120,12 +103,6 @@ def test_arguments_are_known_before_anything_large_is_imported():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert [*models_with("states")] == ["states", "memory"]
-
-
-def test_orbits_of_a_portrait_start_inside_its_window():
-    for spec in SPECS:
-        orbits = torch.tensor([*spec.build().plane.defaults.orbits])
-        assert ((orbits > 0) & (orbits < 1)).all(), spec.name
 
 
 WELL = """
@@ -168,22 +145,6 @@ def test_a_class_is_a_target_too():
         spec.replace(h=1.0)
     with pytest.raises(InputError, match="no class derived from"):
         ModelSpec(dict)
-
-
-def test_tolerances_are_as_find_limits_says():
-    models = [flowsim.model(name, 0.5, 0.8) for name in ("canonical", "linear", "untied")]
-    assert all(model.flow().defaults.rtol == 1e-10 for model in models)
-    chain = BinaryChain(0.5, 0.8)
-    for model, rtol in ((RankOneModel(chain, 8), 1e-8), (InductionModel(5), 1e-8),
-                        (UniformAttentionModel(chain, 8), 1e-6)):  # fmt: skip
-        assert model.flow().defaults.rtol == rtol
-
-
-def test_a_pace_is_how_fast_what_is_learned_decays():
-    p, q = 0.2, 0.9
-    for name in ("canonical", "linear", "rank-one"):
-        model = flowsim.model(name, p, q)
-        assert model.end_losses().rate == pytest.approx(p * q / (p + q) ** 2 * abs(1 - p - q))
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,8 @@ def ends_in(seed, few=16, steps="", **units):
 ends_at_first = cache(ends_in)
 
 UNITS = [
-    {"size": 1e-9}, {"size": 1e9}, {"unit": 1e-12}, {"unit": 1e12}, {"shift": 30.0},
-    {"shift": -1e6}, {"shift": 1e3, "size": 1e-6, "unit": 1e3}, {"size": 1e-12, "unit": 1e-24},
-    {"size": 1e9, "unit": 1e18}, {"shift": 1e5, "size": 1e-6, "unit": 1e15},
+    {"size": 1e-9}, {"unit": 1e12}, {"shift": -1e6}, {"size": 1e-12, "unit": 1e-24},
+    {"shift": 1e5, "size": 1e-6, "unit": 1e15},
 ]  # fmt: skip
 
 
@@ -77,9 +76,8 @@ FLOWS = [{}, {"turn": 1.0}, {"steps": "gd"}, {"steps": "momentum"}]
 
 
 @pytest.mark.parametrize("flow, seed, few", [
-    *((flow, 2, 2) for flow in FLOWS[:3]),
-    *(pytest.param(flow, seed, 10, marks=pytest.mark.slow)
-      for flow in FLOWS for seed in range(10, 20)),
+    ({"turn": 1.0}, 2, 2),
+    *(pytest.param(flow, 10 + i, 10, marks=pytest.mark.slow) for i, flow in enumerate(FLOWS)),
 ], ids=str)  # fmt: skip
 def test_other_units_change_nothing_in_three_coordinates(flow, seed, few):
     """The zero lies 10 to 42 sizes away, and sizes and losses have any unit."""
@@ -89,15 +87,3 @@ def test_other_units_change_nothing_in_three_coordinates(flow, seed, few):
     label, codes, kinds = ends_in(seed, few, k=3, **flow)
     assert min(label) > 0
     assert ends_in(seed, few, k=3, **flow, **units) == (label, codes, kinds)
-
-
-@pytest.mark.slow
-def test_other_units_change_no_share_of_a_portrait():
-    shares = []
-    for change in ({}, {"size": 1e-9}, {"size": 1e6}, {"unit": 1e-9}, {"shift": 1e3}):
-        model, _ = random_wells(1, **change)
-        size, shift = change.get("size", 1.0), change.get("shift", 0.0)
-        window = dict.fromkeys("xy", ((shift - 3) * size, (shift + 2.8) * size))
-        record = flowsim.portrait(model, window=window, resolution=4, confirm=0, boundary=False)
-        shares.append((record.label.values.tolist(), record.curve_kind.values.tolist()))
-    assert all(share == shares[0] for share in shares)

@@ -6,13 +6,12 @@ import math
 import pytest
 import torch
 
-from flowsim import BinaryChain, InputError
+from flowsim import InputError
 from flowsim.chains import (
     DirichletPrior,
     DoublyStochasticPrior,
     MixturePrior,
     OrderChain,
-    SymmetricChain,
     in_context,
 )
 from flowsim.chains.baselines import baselines
@@ -58,14 +57,6 @@ def test_a_chain_of_order_2_sees_one_symbol_first():
     first, rest = chain.ngram_loss(2), chain.ngram_loss(3)
     assert found["order 2"] == found["kernel"] == pytest.approx((first + 4 * rest) / 5)
     assert found["bigram"] == first and found["unigram"] == chain.stationary_entropy
-
-
-@pytest.mark.parametrize("length", [1, 7])
-@pytest.mark.parametrize("chain", [BinaryChain(0.5, 0.8), SymmetricChain(5, 0.9)], ids=str)
-def test_of_a_first_order_chain_they_are_its_entropies(chain, length):
-    found = baselines(chain, length)
-    assert found["unigram"] == chain.stationary_entropy
-    assert found["bigram"] == found["kernel"] == chain.entropy_rate
 
 
 def test_what_is_not_known_is_one_sentence():

@@ -15,18 +15,6 @@ def random_kernel(states, order):
     return np.random.default_rng(states + 10 * order).dirichlet(np.ones(states), size=states**order)
 
 
-@pytest.mark.parametrize("states", [2, 3])
-def test_order_one_is_the_first_order_chain(states):
-    kernel = random_kernel(states, 1)
-    chain, first = OrderChain(kernel), MarkovChain(kernel)
-    assert (chain.order, chain.states, chain.structure) == (1, states, first.structure)
-    assert chain.stationary == pytest.approx(first.stationary, rel=1e-13)
-    for name in ("entropy_rate", "stationary_entropy", "mutual_information",
-                 "second_eigenvalue", "covariance_eigenvalue"):  # fmt: skip
-        assert getattr(chain, name) == pytest.approx(getattr(first, name), rel=1e-10), name
-    assert (chain.unigram, chain.regime) == (first.unigram, first.regime)
-
-
 @pytest.mark.parametrize(("states", "order"), [(2, 2), (2, 3), (3, 2)])
 def test_ngram_losses_are_block_entropies(states, order):
     chain = OrderChain(random_kernel(states, order))
@@ -47,22 +35,6 @@ def test_ngram_losses_are_block_entropies(states, order):
         past = block(n - 1) if n > 1 else 0
         assert chain.ngram_loss(n) == pytest.approx(block(n) - past, abs=1e-12)
     assert chain.entropy_rate == chain.ngram_loss(order + 5)
-
-
-def test_a_chain_that_forgets_all_but_the_symbol_k_ago():
-    """x_n repeats x_{n−3} with probability 0.9: no shorter past says anything."""
-    rows = [[0.9, 0.1] if word[0] == 0 else [0.1, 0.9]
-            for word in itertools.product((0, 1), repeat=3)]  # fmt: skip
-    chain = OrderChain(rows)
-    assert [chain.ngram_loss(n) for n in (1, 2, 3)] == pytest.approx([math.log(2)] * 3)
-    assert chain.entropy_rate == pytest.approx(-0.9 * math.log(0.9) - 0.1 * math.log(0.1))
-    assert chain.unigram == "flat to second order"
-    assert abs(chain.second_eigenvalue) == pytest.approx(0.8 ** (1 / 3))
-
-
-def test_a_kernel_as_a_table_with_an_axis_for_every_symbol():
-    kernel = random_kernel(3, 2)
-    assert np.array_equal(OrderChain(kernel.reshape(3, 3, 3)).kernel, kernel)
 
 
 @pytest.mark.parametrize(
@@ -94,12 +66,6 @@ def test_samples_follow_the_kernel_up_to_the_last_target(chain):
         assert (found / size - law).abs().max() < 5 * math.sqrt(0.25 / size)
 
 
-def test_the_same_seed_draws_the_same():
-    chain = OrderChain(random_kernel(2, 2))
-    draws = [sample_chain(chain, 5, 9, torch.Generator().manual_seed(s)) for s in (3, 3, 4)]
-    assert torch.equal(draws[0][0], draws[1][0]) and not torch.equal(draws[0][0], draws[2][0])
-
-
 @pytest.mark.parametrize(
     ("kernel", "words"),
     [
@@ -116,10 +82,3 @@ def test_the_same_seed_draws_the_same():
 def test_what_is_no_kernel_of_order_k_is_one_sentence(kernel, words):
     with pytest.raises(InputError, match=words):
         OrderChain(kernel)
-
-
-def test_no_sample_of_nothing():
-    g = torch.Generator()
-    for batch, length in ((0, 3), (3, 0)):
-        with pytest.raises(InputError, match="batch ≥ 1 and length ≥ 1"):
-            sample_chain(OrderChain(random_kernel(2, 2)), batch, length, g)

@@ -16,7 +16,6 @@ from flowsim.chains import (
     MixturePrior,
     in_context,
     prior_losses,
-    sample_kernels,
     successor_counts,
 )
 from flowsim.chains.exact_losses import class_bound, log_class_bound
@@ -105,24 +104,6 @@ def test_the_kernels_own_loss_by_quadrature_and_as_a_limit():
     assert dirichlet.counting[0] > dirichlet.bayes + 0.05
 
 
-def test_the_unigram_says_little_of_doubly_stochastic_kernels():
-    found, free = prior_losses(DoublyStochasticPrior(2), 40), prior_losses(DirichletPrior(2), 40)
-    assert math.log(2) - found.counting[0] < 0.01 < 0.09 < math.log(2) - free.counting[0]
-    assert found.counting[0] > found.counting[1] > found.bayes
-
-
-def test_one_kernel_has_nothing_to_learn():
-    found = prior_losses(FinitePrior([BinaryChain(0.5, 0.8)]), 30)
-    assert found.bayes == pytest.approx(found.kernel, rel=1e-13)
-    assert found.by_position["kernel"][-1] == pytest.approx(BinaryChain(0.5, 0.8).entropy_rate)
-
-
-def test_orders_above_the_priors_only_add_parameters():
-    found = prior_losses(DirichletPrior(2), 12, highest=3)
-    assert found.first == 3 and found.counting[1] == pytest.approx(found.bayes, rel=1e-12)
-    assert found.counting[1] < found.counting[2] < found.counting[3] < found.uniform
-
-
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_counting_in_context_by_its_definition(order):
     states, g = 3, torch.Generator().manual_seed(2)
@@ -154,24 +135,9 @@ def test_doubly_stochastic_draws_are_uniform(states):
         assert (moments - moments.mean()).abs().max() < 5 * spread
 
 
-def test_drawn_sequences_lose_what_bayes_does():
-    prior, g = PRIORS["mixture"], torch.Generator().manual_seed(7)
-    kernels = prior.draw(20_000, g)
-    inputs, targets = sample_kernels(kernels, None, 8, g)
-    counts = torch.stack([counted(w, 1, 2)[0] for w in inputs[:4000].tolist()])
-    said = prior.predict(counts, inputs[:4000, -1])
-    losses = -said[torch.arange(4000), targets[:4000, -1]].log()
-    wanted = prior_losses(prior, 8).by_position["bayes"][-1]
-    assert abs(float(losses.mean()) - wanted) < 4 * float(losses.std()) / math.sqrt(4000)
-    share = (inputs[:, 0] == 0).double().mean()
-    assert abs(float(share) - 0.5) < 0.02
-
-
 def test_dirichlet_draws_have_its_moments():
-    prior = DirichletPrior(3, 2, 0.5)
-    kernels = prior.draw(20_000, torch.Generator().manual_seed(0))
-    assert kernels.shape == (20_000, 9, 3)
-    assert (kernels.mean(0) - 1 / 3).abs().max() < 0.01
+    kernels = DirichletPrior(3, 2, 0.5).draw(20_000, torch.Generator().manual_seed(0))
+    assert kernels.shape == (20_000, 9, 3) and (kernels.mean(0) - 1 / 3).abs().max() < 0.01
     variance = (1 / 3) * (2 / 3) / (3 * 0.5 + 1)
     assert (kernels.var(0) - variance).abs().max() < 0.005
 
@@ -191,9 +157,7 @@ def test_dirichlet_draws_have_its_moments():
         (lambda: prior_losses(DirichletPrior(2, 2), 2), "above the order 2, not 2"),
         (lambda: prior_losses(DirichletPrior(2, 3), 200), r"10\^\d+ classes .* at most 1"),
         (lambda: prior_losses(DirichletPrior(3, 8), 20), "choose a lower order"),
-        (lambda: prior_losses(DirichletPrior(2), 10**6), "choose at most 499"),
         (lambda: prior_losses(DirichletPrior(2), 500), r"10\^6 classes .* at most 499"),
-        (lambda: prior_losses(DirichletPrior(2000), 10**6), r"10\^1086419 classes .* lower order"),
         (lambda: successor_counts(torch.tensor([[0, 2]]), 1, 2), r"lie in \[0, 2\)"),
         (lambda: in_context(torch.tensor([[0, 1]]), -1, 2), "order must be"),
     ],

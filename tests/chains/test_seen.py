@@ -1,7 +1,5 @@
 """Models that read one symbol, on hidden processes: losses of whole layers, and where they trap."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +7,7 @@ from command import run
 
 import flowsim
 from flowsim import InputError
-from flowsim.chains.hidden import HiddenMarkovProcess, parse_process, process
+from flowsim.chains.hidden import HiddenMarkovProcess, process
 from flowsim.chains.seen import SeenChain
 from flowsim.models import (
     CanonicalModel,
@@ -17,7 +15,6 @@ from flowsim.models import (
     UniformAttentionModel,
     UntiedModel,
 )
-from flowsim.spec import ModelSpec
 from full_model import Architecture, PopulationLoss, lift_canonical, lift_held, unigram_trap
 from full_model.model.hidden_source import HiddenSource
 
@@ -62,8 +59,8 @@ def test_models_say_that_neighbours_are_seen_and_attention_is_refused():
             make()
 
 
-@pytest.mark.parametrize("p, q", [(0.9, 0.9), (0.5, 0.8), (0.7, 0.35), (0.2, 0.3), (0.6, 0.3)])
-@pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.3, 0.45])
+@pytest.mark.parametrize("p, q", [(0.7, 0.35), (0.2, 0.3)])
+@pytest.mark.parametrize("epsilon", [0.1, 0.45])
 def test_the_trap_is_where_it_was_whatever_the_flips(p, q, epsilon):
     """The regime, every basin, and the sign of S of whole layers, with attention and memory."""
     seen = SeenChain.of(process("flips", p=p, q=q, epsilon=epsilon))
@@ -79,39 +76,6 @@ def test_the_trap_is_where_it_was_whatever_the_flips(p, q, epsilon):
                    for n, s in arch.shapes.items()}  # fmt: skip
         values = unigram_trap(arch, weights, seen).eigenvalues
         assert bool((values > 0).all()) == (p + q > 1)
-
-
-@pytest.mark.parametrize("source", SOURCES, ids=repr)
-def test_a_record_names_its_process(source, tmp_path):
-    assert parse_process(source.name) == source
-    model = ModelSpec("canonical", {"process": source.name}).build()
-    assert model.chain == SeenChain.of(source)
-    record = flowsim.scan(model, {"w": [-1.0, 1.0], "e": [1.0]})
-    flowsim.write_record(record, tmp_path / "seen.nc")
-    attributes = flowsim.read_record(tmp_path / "seen.nc").attrs
-    assert attributes["process"] == source.name
-    assert flowsim.spec.model_from_attributes(attributes).chain.process == source
-
-
-def test_the_shell_draws_and_scans_a_process(tmp_path):
-    """p + q > 1 traps half of a window; the emissions' file says the same as the name."""
-    (tmp_path / "kernel.csv").write_text("0.1,0.9\n0.9,0.1\n")
-    (tmp_path / "emission.csv").write_text("0.8,0.2\n0.2,0.8\n")
-    words = ["--resolution", "4", "--quiet", "--json", "--confirm", "0", "--no-orbits"]
-    named = "flips:p=0.9,q=0.9,epsilon=0.2"
-    done = run("portrait", "--process", named, *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["process"] == named and "first-order projection" in found["subtitle"]
-    assert found["p"] == pytest.approx(0.644) and found["fraction"]["local_minimum"] >= 0.5
-    files = ["--kernel", "kernel.csv", "--emission", "emission.csv"]
-    done = run("scan", *files, "--grid", "4x4", "--quiet", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    names = "portrait_flips_p0.9_q0.9_epsilon0.2.nc", "scan_kernel_emission_grid4x4.nc"
-    drawn, scanned = (flowsim.read_record(tmp_path / name) for name in names)
-    assert (drawn.label.values == scanned.label.values.T).all() or (
-        drawn.label.values == scanned.label.values
-    ).all()
 
 
 @pytest.mark.parametrize("words, said", [

@@ -79,7 +79,6 @@ def test_a_small_power_of_time_is_known_long_before_the_steps_are_spent():
 @pytest.mark.parametrize(
     "loss, x, near",
     [
-        pytest.param(lambda x, y: x**6 + y**2 / 2, 0.0, 0.01, marks=pytest.mark.slow),
         pytest.param(lambda x, y: (x - 1) ** 20 + y**2 / 2, 1.0, 1e-3, marks=pytest.mark.slow),
         (lambda x, y: 1 / (1 + x**2) + (x / 30) ** 8 + y**2 / 2, 13.2128, 1e-3),
     ],

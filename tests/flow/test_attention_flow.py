@@ -1,6 +1,5 @@
 """The flow of models without a logit gap: uniform attention, dynamic bias, rank-one."""
 
-import pytest
 import torch
 
 from flowsim import (
@@ -27,22 +26,6 @@ def test_orbits_that_run_off_to_infinity_need_time_to_be_labelled():
     assert later.label == Label.LOCAL_MINIMUM
     assert later.rule == Rule.DRIFTS
     assert later.theta[0, 2] < -20
-
-
-@pytest.mark.parametrize("length", [1, 5, 64])
-def test_plane_curvature_is_minus_twice_lambda_c(length):
-    model = UniformAttentionModel(BinaryChain(0.35, 0.8), length)
-    w = torch.linspace(-2, 2, 23, dtype=torch.float64)
-    for a in (-0.8, 0.3, 1.7):
-        line = torch.stack([torch.zeros_like(w), w, torch.full_like(w, a)], dim=-1)
-        expected = -2 * model.chain.second_eigenvalue * model.plane_covariance(w, line[:, 2])
-        assert (model.plane.curvature(w, {"a": a}) - expected).abs().max() < 1e-8
-        saddle = model.plane.saddles(w, {"a": a})
-        assert saddle.shape == (1,)
-        assert model.plane_covariance(saddle, torch.full_like(saddle, a)).abs() < 1e-8
-        inside = line[1:-1]
-        curvature = model.hessian(inside)[:, 0, 0]
-        assert (curvature - expected[1:-1]).abs().max() < 1e-8
 
 
 def test_a_further_saddle_of_uniform_attention_far_out():

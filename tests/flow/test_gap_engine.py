@@ -145,34 +145,6 @@ def test_the_rule_tells_rows_that_neighbours_decided():
     assert limits.evaluations[3] > 5 * limits.evaluations[0]
 
 
-@pytest.mark.parametrize("kind", [CanonicalModel, LinearAttentionModel])
-@pytest.mark.parametrize(("p", "q"), [*CHAINS[:2], (1e-6, 0.5), (0.999999, 0.999999)])
-def test_labels_far_out_are_right_and_nearly_all_decided(kind, p, q, generator):
-    model = kind(BinaryChain(p, q))
-    shape = (20_000, len(model.coordinates))
-    size = torch.exp(3 * torch.randn(shape, dtype=torch.float64, generator=generator))
-    start = size * torch.randn(shape, dtype=torch.float64, generator=generator)
-    checked(model, start, unresolved=2)
-
-
-@pytest.mark.parametrize(("p", "q"), CHAINS[:2])
-def test_untied_starts_with_equal_weights_end_in_the_saddle_or_not_as_their_energy_says(
-    p, q, generator
-):
-    """e = ±u stays so; there Δ = ±e²g, and 2e² − w² − s log|w| is conserved."""
-    model = UntiedModel(BinaryChain(p, q))
-    e, w = box(2000, 2, generator).unbind(dim=1)
-    u = e * torch.randint(0, 2, e.shape, generator=generator).mul(2).sub(1)
-    limits = find_limits(model, torch.stack([e, u, w], dim=1))
-    level = 2 * e.square() - w.square() - w.sign() * w.abs().log()
-    side = model.logit_gap(torch.stack([e, u, w], dim=1)) * model.chain.target_logit_gap > 0
-    learned = side | ((w < 0) & (level > SADDLE_ENERGY))
-    expected = torch.where(learned, Label.GLOBAL_MINIMUM, Label.SADDLE)
-    assert (limits.label == expected).all() and 100 < learned.sum() < 1900
-    assert (limits.rule[~learned] == Rule.CAME_TO_REST).all()
-    assert (limits.theta[:, 0].abs() == limits.theta[:, 1].abs()).all()
-
-
 def test_extreme_starts_have_an_answer_or_a_reason():
     model = CanonicalModel(BinaryChain(0.5, 0.8))
     small = torch.tensor([[1e-170, -1.0], [5e-324, 1.0], [0.3, -1e-320], [19.0, -1e-150],

@@ -3,9 +3,6 @@
 As plain Python, so that not each of them is compiled for Python too: see ``test_plain_python``.
 """
 
-import math
-
-import numpy as np
 import pytest
 from conftest import box
 from scipy.integrate import DOP853
@@ -14,8 +11,7 @@ import flowsim
 from flowsim import BinaryChain
 from flowsim.compiled import config
 from flowsim.flow.gap.engine import engine_of
-from flowsim.flow.options import Steps
-from flowsim.models.gap_family.compiled import log_add, loss, loss_parameters
+from flowsim.models.gap_family.compiled import loss_parameters
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 NAMES = ["canonical", "linear", "untied"]
@@ -25,20 +21,9 @@ def engine_for(name):
     return engine_of(flowsim.model(name, 0.5, 0.8).flow().system)
 
 
-#: Its parts that ask a model nothing.
-ENGINE = engine_for("linear")
-
-
 def as_triple(row):
     """θ as three numbers, the canonical third being 0."""
     return (*row, 0.0) if len(row) == 2 else tuple(row)
-
-
-def tuples(engine, sign, point, h):
-    """A step from a point: its start, its end, the slopes and the stages."""
-    slopes = engine.rates(False, sign, *point)
-    after, stages = engine.step(False, sign, None, h, point, slopes)
-    return point, after, slopes, stages
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -61,21 +46,6 @@ def test_between_its_ends_a_step_in_time_is_scipy_s(name):
         assert engine.between(start, after, h, x, dense) == pytest.approx(expected, rel=1e-14)
 
 
-@pytest.mark.parametrize("pq", [(0.5, 0.8), (0.2, 0.3), (0.5, 0.5)])
-def test_the_gap_of_a_loss_is_found(pq):
-    law, gap_at = loss_parameters(BinaryChain(*pq)), ENGINE.gap_at
-    for start, end in ((law[0] + 2, law[0]), (law[0] - 3, law[0]), (2.0, 0.0)):
-        low, high = loss(law, end), loss(law, start)
-        if high <= low:
-            continue
-        for share in (1e-6, 0.3, 0.999):
-            wanted = low + share * (high - low)
-            found = gap_at(law, start, end, wanted)
-            assert min(start, end) <= found <= max(start, end)
-            assert loss(law, found) == pytest.approx(wanted, abs=3e-16)
-    assert log_add(3.0, -1.0) == pytest.approx(math.log(math.exp(3) + math.exp(-1)), rel=1e-15)
-
-
 @pytest.mark.parametrize("far", [False, True])
 @pytest.mark.parametrize("name", NAMES)
 def test_coordinates_rates_and_steepness_are_those_of_the_model(name, far, generator):
@@ -93,24 +63,3 @@ def test_coordinates_rates_and_steepness_are_those_of_the_model(name, far, gener
         ahead = engine.point_of(far, *as_triple(moved))[1:]
         found = [(b - a) / 1e-7 for a, b in zip(point, ahead, strict=True)]
         assert engine.rates(far, sign, *point) == pytest.approx(found, rel=1e-4, abs=1e-5)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_step_is_of_order_eight_and_its_error_estimate_of_order_seven(name):
-    engine = engine_for(name)
-    start = (0.7, 0.6, 0.9)
-    ends, ratios = [], []
-    for count in (1, 2, 4, 64):
-        point = start
-        for _ in range(count):
-            before, point, slopes, stages = tuples(engine, 1.0, point, 1.6 / count)
-        ends.append(np.array(point))
-        h = 1.6 / count
-        ratios.append(engine.error(False, h, before, point, slopes, stages, Steps(1.0, 0.0, 1)))
-    errors = [np.abs(end - ends[-1]).max() for end in ends[:-1]]
-    assert errors[0] / errors[1] > 2**7 and errors[1] / errors[2] > 2**7
-    assert ratios[0] / ratios[1] > 2**6
-    before, after, slopes, stages = tuples(engine, 1.0, start, 1.6)
-    estimate = engine.error(False, 1.6, before, after, slopes, stages, Steps(1.0, 0.0, 1))
-    exact = np.abs(np.array(after) - ends[-1]) / np.abs(start)
-    assert exact.max() < estimate < 1e4 * exact.max()

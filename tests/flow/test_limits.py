@@ -23,7 +23,7 @@ from flowsim.models import (
     energy,
     reaches_global_minimum,
 )
-from flowsim.models.canonical.basins import SADDLE_ENERGY, SADDLE_W
+from flowsim.models.canonical.basins import SADDLE_ENERGY
 
 NAMES = {"global": Label.GLOBAL_MINIMUM, "local": Label.LOCAL_MINIMUM}
 
@@ -49,10 +49,8 @@ def test_reference_hitting_times(row):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("p", "q", "e", "w"), [("0.5", "0.8", 1.1, -0.15), ("0.2", "0.3", 0.4, 0.8)]
-)
-def test_second_set_end_points_and_times_by_quadrature(p, q, e, w):
+def test_second_set_end_points_and_times_by_quadrature():
+    p, q, e, w = "0.5", "0.8", 1.1, -0.15
     model, oracle = model_at(float(p), float(q)), Canonical(p, q)
     start = rows(e, w)
     limit = find_limits(model, start)
@@ -88,22 +86,13 @@ def test_near_the_separatrix_right_or_unresolved_never_wrong(p, q, generator):
     assert (label == Label.UNRESOLVED).any()
 
 
-@pytest.mark.parametrize("delta", [1e-9, 1e-11, -1e-11, 1e-13, -1e-15])
+@pytest.mark.parametrize("delta", [1e-9, -1e-15])
 def test_next_to_a_switching_factor_of_one(delta):
     model = model_at(0.5, 0.5 + delta)
     axis = torch.linspace(-2.97, 2.97, 60, dtype=torch.float64)
     start = torch.cartesian_prod(axis, axis)
     expected = reaches_global_minimum(model.chain, start)
     assert torch.equal(find_limits(model, start).label == Label.GLOBAL_MINIMUM, expected)
-
-
-def test_switching_factor_one_ends_on_a_vanishing_gap(generator):
-    model = model_at(0.3, 0.7)
-    limit = find_limits(model, uniform_starts(500, generator))
-    assert (limit.label == Label.GLOBAL_MINIMUM).all()
-    assert model.logit_gap(limit.theta).abs().max() < 1e-10
-    on_line = find_limits(model, rows((0.0, 1.0), (1.0, SADDLE_W)))
-    assert (on_line.label == Label.GLOBAL_MINIMUM).all()
 
 
 @pytest.mark.parametrize("rtol", [0.0, -1e-3, math.nan, math.inf])

@@ -34,7 +34,6 @@ STEPS = 0.05
 #: Tests of functions that only compiled functions call.
 PARTS = [
     "test_gap_parts.py", "test_rows_orbit.py", "test_rows_termination.py", "test_rank_one_field.py",
-    "test_rank_one_termination.py", "test_induction_field.py",
 ]  # fmt: skip
 
 CASES = [

@@ -162,27 +162,6 @@ def oracle_of(row):
     return Oracle(p, q, length, tied=len(row.y) == 5)
 
 
-def test_velocities_across_a_surface_are_those_of_the_modes_beside_it(row):
-    random = np.random.default_rng(6)
-    oracle = oracle_of(row)
-    for modes in itertools.product((CLOSED, OPEN), repeat=2):
-        for unit in (0, 1):
-            y = placed(row, (*modes, 0), random)
-            oracle.sign = float(row.ints[3])
-            found = switching_surfaces.unit_velocities(row.y, row.ints, unit, row.reals)
-            for opened, value in zip((OPEN, CLOSED), found, strict=True):
-                beside = list(modes)
-                beside[unit] = opened
-                rate = oracle.field(y, [*(NAMES[mode] for mode in beside), "free"])
-                across = rate[1] if unit == 0 else rate[0] + rate[1]
-                assert value == pytest.approx(row.ints[3] * across, rel=1e-11, abs=1e-13)
-        y[2] = 0.0
-        found = switching_surfaces.weight_velocities(y, row.reals)
-        assert found == pytest.approx(
-            [oracle.weight_velocity(y, s) for s in (1.0, -1.0)], rel=1e-12
-        )
-
-
 def on_surfaces(row, random):
     """Points of one surface each, and which: Y₀ = 0, Y₁ = 0 or w₁ = 0."""
     for on in itertools.cycle((0, 1, "w")):

@@ -90,7 +90,7 @@ def test_at_one_position_a_row_stops_where_the_flow_is_not_unique(p, q):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("i", [0, 3, 4, 7])
+@pytest.mark.parametrize("i", [3, 4])
 def test_limits_and_times_of_many_starts(i, generator):
     """Of every length, tied and not in turn."""
     (p, q), length, tied = CHAINS[i % 5], (1, 8, 1024, 10**6)[i // 2], BOTH[i % 2]
@@ -143,13 +143,3 @@ def test_critical_starts_are_called_what_they_are():
     assert (limits.rule == Rule.CRITICAL_START).all() and (limits.kinks == 0).all()
     untied = RankOneModel(BinaryChain(0.5, 0.8), 8, tied=False)
     assert find_limits(untied, rows([0.0, 0.5, 1, 1, bias, 0])).label.item() == Label.SADDLE
-
-
-def test_paths_end_at_the_limits_and_do_not_depend_on_the_times(generator):
-    model = RankOneModel(BinaryChain(0.5, 0.8), 8)
-    starts = gaussian(model, 10, generator)
-    limits = find_limits(model, starts)
-    few = trajectories(model, starts, torch.tensor([0.0, 3.0, 1e9], dtype=torch.float64))
-    many = trajectories(model, starts, torch.linspace(0, 3, 31, dtype=torch.float64))
-    torch.testing.assert_close(few[1], many[-1], rtol=0, atol=1e-8)
-    torch.testing.assert_close(few[2], limits.theta, rtol=1e-6, atol=1e-6)

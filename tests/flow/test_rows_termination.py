@@ -13,7 +13,7 @@ from one_row import begun
 
 from flowsim import BinaryChain
 from flowsim.compiled import config
-from flowsim.flow.return_codes import DRIFTS, GOING, MINIMA, REST, TRAPPED
+from flowsim.flow.return_codes import MINIMA, REST, TRAPPED
 from flowsim.models import RankOneModel, UniformAttentionModel
 from flowsim.models.rank_one.attention import field
 from flowsim.models.rank_one.attention import termination as ends
@@ -71,16 +71,6 @@ def test_curvatures_count_along_the_surface_of_what_is_conserved():
                 assert found == (off > 0)
 
 
-#: Of a row that creeps: what its loss fell by in the decade before the last, in this one, what
-#: the last extrapolation is off by, the sign of the curvature; and whether it is decided.
-CREEPS = [
-    (1e-3, 3e-4, 0.0, 1, True), (1e-3, 3e-4, 0.0, -1, False), (-1e-3, 3e-4, 0.0, 1, False),
-    (1e-6, 0.81e-6, 0.0, 1, False), (1e-6, 0.79e-6, 0.0, 1, True), (1e-3, 0.9e-6, 0.0, 1, False),
-    (1e-3, 1.1e-6, 0.0, 1, True), (1e-3, 3e-4, 0.0049, 1, True), (1e-3, 3e-4, 0.0051, 1, False),
-    (1e-3, 3e-4, -0.0051, 1, False), (6e-3, 3e-3, 0.0, 1, False), (1e-3, -3e-4, 0.0, 1, False),
-]  # fmt: skip
-
-
 def creeping(before, fall, off, sign=1, time=1.13e4, mark=7, theta=THETA):
     row = attention_row(theta=theta)
     value = field.excess(row.y, row.reals, row.ints, row.memory)
@@ -90,54 +80,6 @@ def creeping(before, fall, off, sign=1, time=1.13e4, mark=7, theta=THETA):
     memory[ends.EXCESSES + 6] = value + fall
     memory[ends.EXCESSES + 4] = value + fall + before
     return decide(ends, row, 1e-3, -sign * np.eye(len(row.y))), limit, memory
-
-
-@pytest.mark.parametrize("case", CREEPS, ids=str)
-def test_a_row_that_creeps_is_decided_by_its_falls(case):
-    *falls, decided = case
-    theta = [0.3, 0.2, -0.1, -0.7, 0.6, -0.5, 0.3, 0.2]
-    row = attention_row(theta=theta)
-    reals = row.reals
-    excess = field.excess(row.y, reals, row.ints, row.memory)
-    assert 0.02 < excess < 0.8 * reals[field.INFORMATION] + 0.2
-    rule, limit, memory = creeping(*falls, theta=theta)
-    high = limit > 0.9 * reals[field.INFORMATION]
-    if not high or not decided:
-        assert rule == (DRIFTS if decided else GOING)
-    if rule == DRIFTS:
-        loss = reals[field.ENTROPY_RATE] + limit
-        assert ends.end_loss(row._replace(memory=memory), rule) == pytest.approx(loss, rel=1e-15)
-    assert memory[ends.MARK] == 8
-
-
-@pytest.mark.parametrize("sign, trap", [(1, True), (-1, False)])  # γ = ±9: λ(1 + γ/2) < 0 or > 0
-@pytest.mark.parametrize("bias", [[], [math.log(0.5 / 0.8)]], ids=["optimal", "dynamic"])
-def test_a_row_is_trapped_by_a_plane_that_attracts(sign, trap, bias):
-    place = np.array([-9.0, math.log(1.5), 0.2, *[0.0 for _ in bias]])
-    engine, row = uniform_row(3, place, sign=sign)
-
-    def found(*velocity, at=place):
-        return decide(engine, row, [*velocity, *[0.0] * (len(at) - len(velocity))], y=at)
-
-    few = 1e-19 / 0.3  # parts of e's rate squared over |λ|
-    assert found(-1e-3, 0.9 * few, -0.9 * few) == (TRAPPED if trap else GOING)
-    assert found(-1e-3, 0.9 * few, -1.1e-15) == GOING
-    if bias:  # whose velocity is a rounded difference
-        assert found(-1e-3, 0.9 * few, 0.0, -0.29e-15) == (TRAPPED if trap else GOING)
-        assert found(-1e-3, 0.9 * few, 0.0, -1.1e-15) == GOING
-    assert found(-1e-3, 1.1 * few, 0.0) == GOING
-    assert found(1e-3, 0.0, 0.0) == GOING
-    high = place.copy()
-    high[0] = 0.3  # the plane below counts, not the row
-    assert found(-1e-3, 0.0, 0.0, at=high) == (TRAPPED if trap else GOING)
-    still = 0.09e-12  # a part of λ²
-    assert found(*[0.9 * still] * len(place)) == REST
-    assert found(1.1 * still, 0.0, 0.0) == GOING
-    assert found(0.0, -1.1 * still, 0.0) == GOING
-    small = place.copy()
-    small[1] = math.log(1e-4)
-    assert found(0.0, 0.9e4 * still, 0.0, at=small) == REST
-    assert found(0.0, 1e-7, 0.0, at=small) == GOING
 
 
 def test_next_to_p_and_q_of_sum_one_rounding_does_not_hide_a_minimum():

@@ -5,27 +5,12 @@ import pytest
 import torch
 from conftest import rows
 
-from flowsim import BinaryChain, find_limits
-from flowsim.flow import settling_times
+from flowsim import BinaryChain
 from flowsim.flow.any_loss import any_times
 from flowsim.flow.options import Steps
 from flowsim.interface import Model
-from flowsim.labels import Label, Rule
-from flowsim.models import CanonicalModel
 
 CHAIN = BinaryChain(0.5, 0.8)
-
-
-def test_limits_that_are_started_from_again_have_no_time():
-    """They are minima but for rounding, which is no excess that could fall."""
-    starts = torch.from_numpy(np.random.default_rng(0).normal(size=(100, 2)))
-    for p, q in ((0.5, 0.8), (0.2, 0.7), (0.45, 0.95)):
-        model = CanonicalModel(BinaryChain(p, q))
-        found = find_limits(model, starts)
-        again = found.theta[found.label == Label.GLOBAL_MINIMUM]
-        at_rest = find_limits(model, again).rule == Rule.CRITICAL_START
-        assert len(again) > 20 and at_rest.float().mean() > 0.9
-        assert settling_times(model, again)[at_rest].isnan().all()
 
 
 class Damped(Model):

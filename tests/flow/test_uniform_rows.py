@@ -10,8 +10,6 @@ from torch.autograd.functional import hessian, jacobian
 
 from flowsim import (
     BinaryChain,
-    Label,
-    find_limits,
 )
 from flowsim.models import UniformAttentionModel
 from flowsim.models.uniform import rows as uniform
@@ -70,23 +68,6 @@ def test_one_pass_agrees_with_autograd(p, q, length, dynamic, generator):
         assert abs(found - float(value(point))) < 1e-13
 
 
-def test_a_bias_guessed_from_the_last_evaluation_is_the_optimum():
-    """Also after moves that are too large for Newton's method, and saturated logits."""
-    chain = BinaryChain(0.5, 0.8)
-    table = LawTable(chain, 64, False, True)
-    memory = np.zeros(uniform.MEMORY)
-    random = np.random.default_rng(3)
-    theta = np.array([1.0, 0.5, 0.3])
-    for scale in np.repeat([1e-4, 1e-2, 0.3, 1.0], 20):
-        moved = theta * np.exp(scale * random.uniform(-1, 1, 3))
-        table.add(7)
-        field, jacobian, loss = evaluate(table, moved, memory)
-        fresh_field, fresh_jacobian, fresh_loss = evaluate(table, moved)
-        assert np.abs(field - fresh_field).max() <= 1e-9 * max(1e-3, np.abs(fresh_field).max())
-        assert np.abs(jacobian - fresh_jacobian).max() <= 1e-5 * np.abs(fresh_jacobian).max()
-        assert abs(loss - fresh_loss) < 1e-13
-
-
 @pytest.mark.parametrize("scale", [0.5, 2.0, 10.0, 40.0])
 def test_the_optimal_bias_is_the_root_in_forty_digits(scale):
     """Of flat, steep, falling and saturated logits; and by Newton's method from guesses."""
@@ -124,23 +105,3 @@ def test_the_optimal_bias_is_the_root_in_forty_digits(scale):
                     found, step = newton_shift(*point, shift + off, table.reals, memory)
                     assert found + step == pytest.approx(shift, rel=1e-9, abs=1e-9)
                     assert abs(step) <= 1e-5
-
-
-def test_slow_is_not_critical_close_to_independence():
-    """With λ = −9e-5 and π₀π₁ = 1e-4 no gradient is large; these starts are on no critical set."""
-    model = UniformAttentionModel(BinaryChain(1e-4, 0.99999), 1)
-    starts = [[e, w, -1 + off] for e in (-0.01, 0.02) for w in (-1.0, -0.3) for off in (0, 1e-6)]
-    assert not (find_limits(model, starts).label == Label.SADDLE).any()
-
-
-@pytest.mark.parametrize("beside", [-1e-7, -1e-15, 1e-15, 1e-9, 1e-7])
-def test_where_both_losses_are_one_number_the_sign_of_the_slope_decides(beside):
-    """Near p + q = 1 both losses are one number in float64; slopes decide."""
-    model = UniformAttentionModel(BinaryChain(0.3, 0.7 + beside), 3)
-    found = find_limits(model, [[0.3, 0.5, 0.2], [0.3, -2.0, 0.2]])
-    learns = [Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM]
-    assert found.label.tolist() == (learns if beside < 0 else learns[::-1])
-    even = find_limits(
-        UniformAttentionModel(BinaryChain(0.3, 0.7), 3), [[0.3, 0.5, 0.2], [0.3, -2.0, 0.2]]
-    )
-    assert (even.label == Label.GLOBAL_MINIMUM).all()

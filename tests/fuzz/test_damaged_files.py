@@ -117,9 +117,9 @@ def spoil_scans(unfinished, tmp_path, seed, count):
 
 
 def test_damaged_scans(unfinished, tmp_path):
-    spoil_scans(unfinished, tmp_path, 9, 10)
+    spoil_scans(unfinished, tmp_path, 9, 5)
 
 
 @pytest.mark.slow
 def test_more_damaged_scans(unfinished, tmp_path):
-    spoil_scans(unfinished, tmp_path, 10, 60)
+    spoil_scans(unfinished, tmp_path, 10, 20)

@@ -1,19 +1,14 @@
-import math
-
 import pytest
 import torch
 from conftest import CHAINS
 
 from flowsim import BinaryChain, Label
-from flowsim.chains import SymmetricChain
 from flowsim.labels import CriticalPoint, Rule, Status
 from flowsim.landscape import curvatures
 from flowsim.landscape.critical import classify_critical
 from flowsim.models import (
     CanonicalModel,
     LinearAttentionModel,
-    StatesModel,
-    UntiedModel,
     energy,
     minima_curve,
     reaches_global_minimum,
@@ -51,15 +46,6 @@ def test_the_separatrix_begins_at_the_saddle_and_never_meets_the_plane_w_0(p, q)
 
 
 @pytest.mark.parametrize(("p", "q"), CHAINS)
-def test_the_line_that_never_moves_is_in_no_basin(p, q):
-    chain = BinaryChain(p, q)
-    line = torch.stack([torch.zeros_like(W), W], dim=-1)
-    assert not reaches_global_minimum(chain, line).any()
-    space = torch.stack([torch.zeros_like(W), W, torch.full_like(W, 0.3)], dim=-1)
-    assert not LinearAttentionModel(chain).basin(space).any()
-
-
-@pytest.mark.parametrize(("p", "q"), CHAINS)
 def test_linear_attention_turns_the_side_of_the_feed_forward_layer(p, q):
     """Behind a = -1 at small e the basin is that of the plane's other side; far out it is all."""
     chain = BinaryChain(p, q)
@@ -72,21 +58,6 @@ def test_linear_attention_turns_the_side_of_the_feed_forward_layer(p, q):
     )  # fmt: skip
     behind = side > 0
     assert found.tolist() == [behind, not behind, True, not behind, behind, not behind]
-
-
-def test_models_with_a_closed_form_have_their_own():
-    chain = BinaryChain(0.5, 0.8)
-    theta = torch.tensor([[1.0, -0.5], [0.1, 0.3]], dtype=torch.float64)
-    assert torch.equal(CanonicalModel(chain).basin(theta), reaches_global_minimum(chain, theta))
-    space = torch.cat([theta, torch.tensor([[0.4], [-3.0]], dtype=torch.float64)], dim=1)
-    assert LinearAttentionModel(chain).basin(space).tolist() == [True, True]
-    for model in (CanonicalModel(chain, bias="dynamic"), UntiedModel(chain),
-                  LinearAttentionModel(chain, bias="dynamic")):  # fmt: skip
-        assert model.basin(torch.zeros(1, len(model.coordinates))) is None
-    states = StatesModel(SymmetricChain(3, 0.4), 4)
-    plane = torch.tensor([[0.2, -0.9], [0.2, 0.5], [3.0, -0.2]], dtype=torch.float64)
-    expected = reaches_global_minimum(states.chain, states.canonical(plane))
-    assert torch.equal(states.basin(plane), expected)
 
 
 @pytest.mark.parametrize(("p", "q"), CHAINS)
@@ -130,12 +101,6 @@ def test_without_information_there_are_no_bad_minima():
     assert reaches_global_minimum(chain, line).all()
     assert (model.plane.line(W, {}) == CriticalPoint.GLOBAL_MINIMUM).all()
     assert (classify_critical(model, line) == Label.GLOBAL_MINIMUM).all()
-
-
-def test_saddle_energy_is_the_energy_at_the_saddle():
-    assert math.isclose(SADDLE_ENERGY, -(1 + math.log(2)) / 2)
-    saddle = torch.tensor([0.0, SADDLE_W], dtype=torch.float64)
-    assert energy(saddle).item() == pytest.approx(SADDLE_ENERGY, rel=1e-15)
 
 
 def test_codes_of_records_never_change():

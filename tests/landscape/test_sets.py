@@ -7,7 +7,6 @@ import torch
 from flowsim import find_limits, from_loss
 from flowsim.labels import Label
 from flowsim.landscape import Ends
-from flowsim.landscape.stability import rounded
 
 
 def powell(a, b, c, d):
@@ -66,23 +65,6 @@ def test_circles_are_curves_and_spheres_surfaces_of_any_size(size, shift):
     assert [end.dimension for end in found] == [2] and (codes == 1).all()
 
 
-def test_a_line_beside_a_flat_power_is_a_curve():
-    places = np.random.default_rng(0).normal(size=(30, 3)) * [1e-3, 1e-2, 1]
-    found, _ = found_from(lambda x, y, z: x**2 + y**4 + 0 * z, places)
-    assert [end.dimension for end in found] == [1]
-
-
-def test_a_torus_is_one_surface():
-    generator = torch.Generator().manual_seed(2)
-    one, two = 6.3 * torch.rand(2, 120, generator=generator, dtype=torch.float64)
-    ring = 2 + one.cos() / 2
-    torus = torch.stack([ring * two.cos(), ring * two.sin(), one.sin() / 2], dim=1)
-    found, codes = found_from(
-        lambda x, y, z: (((x**2 + y**2).sqrt() - 2) ** 2 + z**2 - 0.25) ** 2, torus
-    )
-    assert [end.dimension for end in found] == [2] and (codes == 1).all()
-
-
 @pytest.mark.parametrize("apart", [1.0, 1e-2, 1e-6])
 @pytest.mark.parametrize("power", [2, 4])
 def test_two_minima_of_equal_loss_are_two(power, apart):
@@ -105,21 +87,6 @@ def test_rounding_of_the_loss_divides_no_set():
     near = 1 + 1e-7 * draws
     found, codes = found_from(lambda a, b, c, d, e: (1 - a * b * c * d * e) ** 2 / 2, near)
     assert [end.dimension for end in found] == [4] and (codes == 1).all()
-
-
-def test_a_minimum_at_a_kink_of_a_concave_loss_is_one_end():
-    """Newton's steps lead away from it, up to where the loss is less steep."""
-    near = [[-4.6e-9, 4.7e-7], [1.3e-9, 8.9e-7], [0.0, 0.0]]
-    found, codes = found_from(lambda x, y: (x.abs() + 1e-6).sqrt() + y**2, near)
-    assert len(found) == 1 and (codes == 1).all()
-    assert found[0].theta.abs().max() < 1e-6
-
-
-def test_places_to_tell_rounding_by_differ_in_their_last_bits():
-    place = torch.tensor([[1.5, -2.5, 1e-300]], dtype=torch.float64)
-    for other in rounded(place):
-        assert (other != place).all()
-        torch.testing.assert_close(other, place, rtol=2.0**-50, atol=0.0)
 
 
 def rings(x, y):
@@ -152,16 +119,6 @@ def test_curves_are_followed_past_others_beside_them(name):
     assert [end.dimension for end in found] == [1] * len(set(numbers))
     pairs = set(zip(codes.tolist(), numbers, strict=True))
     assert len(pairs) == len(set(numbers))
-
-
-@pytest.mark.slow
-def test_few_starts_on_an_ellipse_are_on_one_curve():
-    def loss(x, y):
-        return (x**2 / 9 + y**2 - 1) ** 2
-
-    starts = np.random.default_rng(0).uniform(-2, 2, (5, 64, 2))
-    ends = find_limits(from_loss(loss, "model"), starts.reshape(-1, 2)).theta.reshape(starts.shape)
-    assert all(len(found_from(loss, few)[0]) == 1 for few in (*ends[:, :4], *ends))
 
 
 @pytest.mark.parametrize("tilt, count", [(0.02, 2), (0.2, 1)])

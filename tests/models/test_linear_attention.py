@@ -12,7 +12,7 @@ from flowsim import (
     find_limits,
 )
 from flowsim.interface import conserved_values
-from flowsim.models import CanonicalModel, LinearAttentionModel
+from flowsim.models import LinearAttentionModel
 from flowsim.models.canonical.basins import SADDLE_W
 
 
@@ -52,13 +52,6 @@ def test_loss_is_that_of_the_enumerated_sequences(p, q, a):
     assert optimal.loss(theta[:3]).item() == pytest.approx(
         naive_loss(chain, best).item(), rel=1e-12
     )
-
-
-def test_without_attention_it_is_the_canonical_model(generator):
-    chain = BinaryChain(0.3, 0.85)
-    theta = cube(100, generator) * torch.tensor([1, 1, 0])
-    linear, canonical = LinearAttentionModel(chain), CanonicalModel(chain)
-    torch.testing.assert_close(linear.loss(theta), canonical.loss(theta[:, :2]), rtol=1e-14, atol=0)
 
 
 def test_conserved_quantities_are_level_along_the_gradient(generator):

@@ -6,15 +6,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from command import run
 
-import flowsim
 from flowsim.chains.hidden import process
 from flowsim.errors import InputError
-from flowsim.interface import check_fixed, theta_on_grid
 from flowsim.models.memory.model import MemoryModel
 from flowsim.models.memory.recursion import loss_at_length
-from flowsim.spec import model
 from full_model import Architecture, PopulationLoss, Recipe, RunSettings, lift_states, train
 from full_model.model.hidden_source import HiddenSource
 
@@ -27,7 +23,6 @@ CASES = [
 ]
 #: Own units alone open, others too, the own one shut.
 POINTS = [(0.7, 0.4, 0.4, 0.3), (0.6, -0.5, 1.1, -0.8), (-0.8, 0.6, -1.2, 0.5)]
-every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 
 def whole_layer(model):
@@ -72,24 +67,7 @@ def test_the_loss_is_the_sum_over_all_hidden_paths(case, theta):
     )
 
 
-@every_case
-@pytest.mark.parametrize("theta", POINTS, ids=["own", "others", "shut"])
-def test_gradient_and_hessian_are_those_of_the_lifted_layer(case, theta):
-    found, point = MemoryModel(*case), torch.tensor(theta, dtype=torch.float64)
-    arch, whole = whole_layer(found)
-
-    def lifted(x):
-        return whole(lift_states(x[None], arch)).sum()
-
-    slope = torch.autograd.functional.jacobian(lifted, point)
-    assert (found.gradient(point) - slope).abs().max() < 1e-13
-    bend = torch.autograd.functional.hessian(lifted, point)
-    assert (found.hessian(point) - bend).abs().max() < 1e-12
-    through = torch.autograd.functional.hessian(found.loss, point)
-    assert (through - found.hessian(point)).abs().max() < 1e-15
-
-
-@every_case
+@pytest.mark.parametrize("case", CASES[2:], ids=str)
 @pytest.mark.parametrize("theta", POINTS, ids=["own", "others", "shut"])
 def test_the_whole_layers_gradient_is_tangent(case, theta):
     """Loss, metric and gradient of all weights are those of four numbers, and nothing is off."""
@@ -123,28 +101,6 @@ def test_descent_of_all_weights_is_descent_of_four_numbers():
         assert (weights[name] - wanted).abs().max() < 1e-12, name
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("p, flip, states", [(0.9, 0.2, 2), (0.1, 0.15, 3)])
-def test_two_hundred_lifted_layers_train_as_four_numbers_do(p, flip, states):
-    found, steps = MemoryModel(p, flip, states, 3, 2, "positive"), 300
-    theta = torch.from_numpy(np.random.default_rng(0).uniform(-1.2, 1.2, (200, 4)))
-    arch = Architecture(states, 3, hidden=2 * states, states=states, output="states",
-                        attention="ssm", decay="positive")  # fmt: skip
-    settings = RunSettings(arch, Recipe("gd", steps=steps, learning_rate=0.05), data=found.process,
-                           seeds=tuple(range(200)), init="given")  # fmt: skip
-    record, _ = train(settings, initial=lift_states(theta, arch))
-    for _ in range(steps):
-        theta = theta - 0.05 * found.gradient(theta) / torch.tensor(found.metric)
-    assert np.abs(record.loss[-1].values - found.loss(theta).numpy()).max() < 1e-9
-
-
-def test_twelve_positions_without_memory_are_those_of_two():
-    theta = torch.tensor([[0.7, 0.4, 0.0, 0.3], [0.6, -0.9, 0.0, -0.2]], dtype=torch.float64)
-    long, short = (MemoryModel(0.9, length=n) for n in (12, 2))
-    assert (long.loss(theta) - short.loss(theta)).abs().max() < 1e-13
-    assert long.bayes == pytest.approx(np.mean(long.process.ngram_losses(13)[1:]), abs=1e-13)
-
-
 def test_flips_and_mess3_are_its_sources():
     for name, numbers, given in [
         ("flips", {"p": 0.9, "q": 0.9, "epsilon": 0.2}, (0.9, 0.2, 2)),
@@ -170,19 +126,6 @@ def test_the_unigram_is_a_trap_where_its_slope_is_negative(p, states):
     assert float(one) == pytest.approx(states / (states - 1) * (np.trace(joint) - 1 / states))
 
 
-@pytest.mark.slow
-def test_where_orbits_end_on_both_sides_and_with_both_memories():
-    """The filter at v → ∞, the bigram at v = 0, the unigram at e = 0, above p + q = 1."""
-    theta = torch.tensor([[0.6, -1.2, 0.3, 0.1], [0.6, 1.2, 0.3, 0.1]], dtype=torch.float64)
-    signed, positive = (MemoryModel(0.9, 0.2, 2, 4, decay=d) for d in ("signed", "positive"))
-    freed, stuck = (flowsim.find_limits(found, theta) for found in (signed, positive))
-    assert freed.loss[0] < 0.6395 and math.isinf(float(freed.theta[0, 2]))
-    assert math.tanh(float(freed.theta[0, 3])) == pytest.approx(-0.59, abs=0.01)
-    assert float(stuck.loss[0]) == pytest.approx(positive.bigram, abs=1e-9)
-    for found in (freed, stuck):
-        assert float(found.loss[1]) == pytest.approx(math.log(2), abs=1e-9)
-
-
 def test_a_recursion_over_the_memory_is_the_sum_over_words():
     for theta in POINTS:
         point = torch.tensor(theta, dtype=torch.float64)
@@ -193,46 +136,3 @@ def test_a_recursion_over_the_memory_is_the_sum_over_words():
     assert long[0] == pytest.approx(long[1], abs=1e-4)  # a mean over positions, all but alike
     with pytest.raises(InputError, match="is of two symbols, not 3"):
         loss_at_length(MemoryModel(0.9, 0.2, 3, 2), point, 4)
-
-
-@pytest.mark.parametrize("decay", ["signed", "positive"])
-def test_in_its_plane_every_end_is_decided(decay):
-    """N = 2, p + q > 1: memory of the wrong sign goes to the bigram, the rest to Bayes's side."""
-    found = MemoryModel(0.9, 0.2, decay=decay)
-    theta = theta_on_grid(found.plane, [-1.0, 1.0], [-0.6, 0.7], check_fixed(found.plane, {}))
-    assert theta[0, 0].tolist() == [0.6, -1.2, -0.6, -1.0]
-    ends = flowsim.find_limits(found, theta.reshape(-1, 4))
-    assert (ends.label == flowsim.Label.LOCAL_MINIMUM).all() and ends.theta.isfinite().all()
-    below = ends.loss < found.bigram - 1e-3
-    signs = {"signed": [False, True, True, False], "positive": [True, True, False, False]}
-    assert below.tolist() == signs[decay]
-    assert (ends.loss[~below] - found.bigram).abs().max() < 1e-9
-    assert ends.loss[below].max() - ends.loss[below].min() < 1e-9
-
-
-@pytest.mark.parametrize("given, said", [
-    ({"decay": "odd"}, "decay must be one of signed, positive"),
-    ({"length": 0}, "length must be"),
-    ({"length": 19}, "take a smaller length"),
-    ({"flip": 1.0}, "flip must be"),
-    ({"hidden_per_state": 0}, "hidden_per_state must be"),
-])  # fmt: skip
-def test_what_is_refused(given, said):
-    with pytest.raises(InputError, match=said):
-        MemoryModel(0.9, **given)
-
-
-def test_a_scan_of_its_memory_is_recorded_and_read_again(tmp_path):
-    found = model("memory", 0.9, flip=0.1, length=2)
-    record = flowsim.scan(found, {"e": [0.6], "w": [0.5], "v": [0.3], "alpha": [0.1]})
-    flowsim.write_record(record, tmp_path / "memory.nc")
-    again = flowsim.spec.model_from_attributes(flowsim.read_record(tmp_path / "memory.nc").attrs)
-    assert again.options() == found.options()
-
-
-def test_the_shell_scans_it(tmp_path):
-    words = ["--model", "memory", "--p", "0.9", "--set", "length=2", "--set", "flip=0.1:0.2:2"]
-    held = ["--fix", "e=0.5", "--fix", "v=0.3", "--fix", "alpha=0.1", "--window", "w=0.3:0.6"]
-    done = run("scan", *words, *held, "--grid", "2", "--quiet", "--out", "s.nc", cwd=tmp_path)
-    assert done.returncode in (0, 3), done.stderr
-    assert flowsim.read_record(tmp_path / "s.nc").label.size == 4

@@ -4,20 +4,17 @@ import itertools
 
 import pytest
 import torch
-from conftest import BAD_LENGTHS, slopes_of_gradient
+from conftest import BAD_LENGTHS
 
 from flowsim import BinaryChain
 from flowsim.errors import InputError
 from flowsim.interface import conserved_values
-from flowsim.labels import CriticalPoint
 from flowsim.models.canonical.model import CanonicalModel
 from flowsim.models.rank_one.model import RankOneModel
-from flowsim.models.rank_one.point import RankOnePoint
 from flowsim.models.uniform.model import AttentionModel
 
 CHAIN = BinaryChain(0.5, 0.8)
 VARIANTS = list(itertools.product([False, True], [True, False]))
-forward_mode = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
 
 
 def points(model, count, seed=0):
@@ -63,34 +60,6 @@ def test_loss_and_gradient_are_those_of_all_sequences(attention, tied, length):
 
 
 @pytest.mark.parametrize(("attention", "tied"), VARIANTS)
-def test_coordinates_and_metric(attention, tied):
-    model = RankOneModel(CHAIN, 3, attention, tied)
-    rho = ("rho1", "rho2", "rho3") if attention else ("rho",)
-    layer, last = ("o", "v") * attention, ("c",) * (not tied)
-    assert model.coordinates == ("e", *rho, "w1", "w2", *layer, "b", *last)
-    metric = dict(zip(model.coordinates, model.metric, strict=True))
-    assert metric.pop("w1") == metric.pop("w2") == 4
-    if not attention:
-        assert metric.pop("rho") == 3
-    assert set(metric.values()) == {1.0}
-    assert model.keeps_sign == (False,) * len(model.coordinates)
-
-
-def test_a_shared_position_is_separate_positions_that_stay_equal():
-    shared, separate = RankOneModel(CHAIN, 5), RankOneModel(CHAIN, 5, attention=True)
-    theta = points(shared, 20)
-    e, rho, w1, w2, b = theta.unbind(-1)
-    zero = torch.zeros_like(e)
-    lifted = torch.stack([e, *[rho] * 5, w1, w2, zero, zero, b], dim=-1)
-    flow = shared.gradient(theta) / torch.tensor(shared.metric)
-    lifted_flow = separate.gradient(lifted) / torch.tensor(separate.metric)
-    expected = torch.stack(
-        [flow[:, 0], *[flow[:, 1]] * 5, flow[:, 2], flow[:, 3], zero, zero, flow[:, 4]], -1
-    )
-    torch.testing.assert_close(lifted_flow, expected, rtol=1e-12, atol=1e-15)
-
-
-@pytest.mark.parametrize(("attention", "tied"), VARIANTS)
 def test_conserved_quantities_do_not_change_along_the_flow(attention, tied):
     model = RankOneModel(BinaryChain(0.2, 0.3), 7, attention, tied)
     theta = points(model, 20).requires_grad_()
@@ -127,32 +96,6 @@ def test_lift_of_canonical_points_keeps_the_loss(attention, tied, pq):
     )
 
 
-@forward_mode
-@pytest.mark.parametrize(("attention", "tied"), VARIANTS)
-def test_derivatives_through_torch_func(attention, tied):
-    model = RankOneModel(CHAIN, 3, attention, tied)
-    theta = points(model, 4, seed=1)
-    hessian = torch.func.vmap(torch.func.hessian(model.loss))(theta)
-    torch.testing.assert_close(hessian, model.hessian(theta), rtol=1e-13, atol=1e-14)
-    torch.testing.assert_close(hessian, slopes_of_gradient(model, theta), rtol=1e-6, atol=1e-8)
-
-
-def test_closed_relu_at_its_kink():
-    model = RankOneModel(CHAIN, 4)
-    theta = torch.tensor([1.0, 0.0, 0.7, 0.9, 0.1], dtype=torch.float64)  # Y = 0 after a zero
-    nudged = theta + torch.tensor([0, -1e-12, 0, 0, 0])
-    torch.testing.assert_close(model.gradient(theta), model.gradient(nudged), rtol=1e-9, atol=1e-11)
-
-
-def test_any_batch_shape():
-    model = RankOneModel(CHAIN, 3, attention=True)
-    theta = points(model, 12).reshape(3, 4, -1)
-    assert model.loss(theta).shape == model.optimal_bias(theta).shape == (3, 4)
-    assert model.gradient(theta).shape == theta.shape
-    assert model.loss(theta[0, 0]).shape == ()
-    torch.testing.assert_close(model.gradient(theta)[1, 2], model.gradient(theta[1, 2]))
-
-
 @pytest.mark.parametrize("length", BAD_LENGTHS)
 @pytest.mark.parametrize("attention", [True, False])
 def test_bad_lengths(length, attention):
@@ -180,48 +123,3 @@ def test_tiny_q_costs_no_digits():
         uniform = AttentionModel(rank_one.chain, length)
         still = torch.cat([theta, torch.zeros_like(theta[:, :1])], dim=1)
         torch.testing.assert_close(uniform.loss(still), expected, rtol=1e-13, atol=0)
-
-
-@pytest.mark.parametrize(("attention", "tied"), VARIANTS)
-def test_points_go_to_coordinates_and_back_in_any_batch(attention, tied):
-    model = RankOneModel(CHAIN, 4, attention, tied)
-    theta = points(model, 6).reshape(2, 3, -1)
-    point = RankOnePoint.from_coordinates(theta, 4, attention, tied)
-    assert point.rho.shape == (2, 3, 4) and point.b.shape == (2, 3)
-    assert torch.equal(point.to_coordinates(attention, tied), theta)
-
-
-def test_a_start_without_e_opens_its_units_for_ones():
-    """As one whose e is a little above 0."""
-    for w in (0.7, -0.7):
-        point, beside = (
-            RankOnePoint.from_canonical(torch.tensor([e, w, 0.3]).double(), 2, 0.0)
-            for e in (0.0, 1e-300)
-        )
-        assert point.w1 > 0 and point.w1 == beside.w1 and point.w2 == beside.w2
-
-
-@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
-def test_lifts_of_e_equal_zero_are_of_one_kind_on_either_side_of_w_minus_one_half(p, q):
-    """Next to a lift of (0, w) the loss changes in proportion to e²: all up, all down, or both."""
-    model = RankOneModel(BinaryChain(p, q), 4)
-    w = torch.tensor([-1.2, -0.6, -0.45, 0.3], dtype=torch.float64)
-    beside = 1e-3 * points(model, 4000)
-    beside[:, -1] = 0  # the bias stays at its best
-    kinds = {
-        (True, True): CriticalPoint.SADDLE,
-        (False, True): CriticalPoint.LOCAL_MINIMUM,
-        (True, False): CriticalPoint.LOCAL_MAXIMUM,
-    }
-    found = []
-    for start in model.plane.embed({"e": torch.zeros_like(w), "w": w}):
-        change = (model.loss(start + beside) - model.loss(start)) / beside[:, 0].square()
-        change = change[beside[:, 0].abs() > 1e-4]
-        found.append(kinds[bool((change < -1e-4).any()), bool((change > 1e-4).any())])
-    assert found == model.plane.line(w, {}).tolist()
-    assert model.plane.saddles(w, {}).tolist() == [-0.5]
-    assert len(model.plane.saddles(w[2:], {})) == len(model.plane.saddles(w[:2], {})) == 0
-    flat = RankOneModel(BinaryChain(p, 1 - p), 4).plane  # nothing to learn
-    assert (
-        len(flat.saddles(w, {})) == 0 and (flat.line(w, {}) == CriticalPoint.GLOBAL_MINIMUM).all()
-    )

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from flowsim import InputError, MarkovChain, model
-from flowsim.interface import conserved_values
+from flowsim import InputError, MarkovChain
 from flowsim.models import StatesAttentionModel, StatesModel
-from flowsim.models.states.distribution import count_pasts, next_law, share_law
-from flowsim.spec import model_from_attributes
+from flowsim.models.states.distribution import share_law
 
 #: S, p, N, m.
 CASES = [(2, 0.65, 6, 1), (3, 0.8, 4, 2), (5, 0.7, 3, 4), (3, 0.3, 1, 3)]
@@ -101,48 +99,6 @@ def test_the_gradient_can_be_differentiated():
     assert torch.autograd.gradgradcheck(reduced.loss, theta)
 
 
-def test_large_weights_have_finite_losses():
-    reduced = build(CASES[1])
-    theta = np.array([[1e3, 1e2, 1e2], [1e3, -1e2, -1e2], [1e-12, 1e-12, 1e-12]])
-    assert np.isfinite(reduced.loss(theta)).all() and np.isfinite(reduced.gradient(theta)).all()
-
-
-def test_the_bound_on_classes_is_met_by_those_found_and_those_at_hand(monkeypatch):
-    """Of two symbols of two states two shares are found, and two pasts are at hand."""
-    chain = MarkovChain.symmetric(2, 0.7)
-    monkeypatch.setattr("flowsim.models.states.distribution.MOST_CLASSES", 4)
-    assert len(share_law.__wrapped__(chain, 2).weight) == 2
-    monkeypatch.setattr("flowsim.models.states.distribution.MOST_CLASSES", 3)
-    with pytest.raises(InputError, match="more than 3 different pasts"):
-        share_law.__wrapped__(chain, 2)
-
-
-@pytest.mark.parametrize("states", [2, 3, 5, 40])
-def test_pasts_are_counted_before_they_are_made(states):
-    chain = MarkovChain.symmetric(states, 0.7)
-    now = {(1, (0,) * min(states - 1, 12)): 1.0}
-    for length in range(1, 13):
-        assert count_pasts(states - 1, length) == len(now)
-        now = next_law(chain, now, states - 1)
-
-
-def test_nothing_is_conserved_and_no_state_has_a_bias():
-    reduced, theta = build(CASES[1]), torch.ones(2, 4, 3).double()
-    assert conserved_values(reduced, theta).shape == (2, 4, 0)
-    assert torch.equal(reduced.optimal_bias(theta), torch.zeros(2, 4).double())
-
-
-def test_by_name_and_from_a_record():
-    reduced = model("states", 0.8, states=3, attention=True)
-    assert (reduced.length, reduced.hidden_per_state) == (8, 4)
-    assert reduced.coordinates == ("e", "w", "v")
-    assert "length=8" in repr(reduced)
-    attributes = {"model": "states", "p": 0.8, "states": 3, "hidden_per_state": 2, "length": 5,
-                  "coordinates": ["e", "w", "v"], "attention": 1}  # fmt: skip
-    again = model_from_attributes(attributes)
-    assert isinstance(again, StatesAttentionModel) and again.length == 5
-
-
 @pytest.mark.parametrize(
     ("length", "m", "message"),
     [
@@ -155,10 +111,3 @@ def test_by_name_and_from_a_record():
 def test_bad_sizes_are_refused(length, m, message):
     with pytest.raises(InputError, match=message):
         StatesAttentionModel(MarkovChain.symmetric(4, 0.8), length, m)
-
-
-def test_options_it_does_not_have_are_refused():
-    with pytest.raises(InputError, match="no length without attention"):
-        model("states", 0.8, states=3, length=4)
-    with pytest.raises(InputError, match="no attention; omit it, or choose rank-one or states"):
-        model("canonical", 0.5, 0.8, attention=True)

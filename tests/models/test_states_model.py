@@ -1,17 +1,13 @@
 """The planar model of S states: its loss in 60 digits, its plane beside the canonical one."""
 
-import json
-
 import pytest
 import torch
 from mpmath import exp, log, mp, mpf
 
 import flowsim
-from flowsim import BinaryChain, InputError, ModelSpec
-from flowsim.chains import SymmetricChain
+from flowsim import BinaryChain
 from flowsim.interface import conserved_values
 from flowsim.models.gap_family.loss import gap_loss
-from flowsim.spec import chain_of, spec_of
 
 CASES = [(2, 0.3, 4), (3, 0.8, 1), (5, 0.9, 4), (10, 0.85, 2), (1000, 0.5, 3)]
 
@@ -42,14 +38,6 @@ def test_loss_and_slope_in_60_digits(case):
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_losses_of_unigram_and_bigram(case):
-    model = states(*case)
-    at = torch.tensor([0.0, model.chain.target_logit_gap], dtype=torch.float64)
-    known = [model.chain.stationary_entropy, model.chain.entropy_rate]
-    assert model.loss_at(at).tolist() == pytest.approx(known, rel=1e-14)
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
 def test_gradient_energy_and_the_canonical_plane(case, generator):
     model = states(*case)
     theta = torch.randn(200, 2, dtype=torch.float64, generator=generator)
@@ -76,58 +64,8 @@ def test_the_saddle_has_energy_minus_two():
         assert model.conserved([[0.0, -(m**-0.5)]])["energy"].item() == pytest.approx(-2, rel=1e-14)
 
 
-def test_the_curves_of_the_plane_have_the_energy_of_the_saddle_and_the_best_gap():
-    for s, p, m in CASES:
-        model, w = states(s, p, m), torch.linspace(-2, 2, 41, dtype=torch.float64)
-        border, minima = model.plane.separatrix(w, {}), model.plane.minima(w, {})
-        drawn = border.isfinite() & (border > 0)
-        energy = conserved_values(model, torch.stack([border, w], -1)[drawn])
-        assert torch.allclose(energy, torch.full_like(energy, -2.0), rtol=1e-12)
-        gap = model.logit_gap(torch.stack([minima, w], -1)[minima < 100])
-        assert drawn.any() and len(gap)
-        best = torch.full_like(gap, model.chain.target_logit_gap)
-        assert torch.allclose(gap, best, rtol=1e-9)
-
-
 def test_two_states_are_the_binary_loss_of_twice_the_gap():
     gap = torch.linspace(-9, 9, 41, dtype=torch.float64)
     for p in (0.2, 0.7):
         found = states(2, p).loss_at(gap)
         assert torch.allclose(found, gap_loss(BinaryChain(p, p), 2 * gap), rtol=1e-14, atol=0)
-
-
-def test_records_and_settings_name_the_model():
-    model = states(5, 0.9, 2)
-    attributes = model.attributes()
-    assert {"model": "states", "states": 5, "hidden_per_state": 2, "p": 0.9}.items() <= (
-        attributes.items()
-    )
-    assert "q" not in attributes
-    again = flowsim.spec.model_from_attributes(attributes)
-    assert repr(again) == repr(model) and chain_of(attributes) == SymmetricChain(5, 0.9)
-    spec = ModelSpec.of(model)
-    assert spec == ModelSpec("states", {"p": 0.9, "states": 5, "hidden_per_state": 2})
-    assert spec_of(json.loads(json.dumps(spec.settings()))) == spec
-    assert ModelSpec.first("states", states=3).get("hidden_per_state") == 4
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: flowsim.model("states", 0.5), "needs states"),
-        (lambda: flowsim.model("states", 0.5, 0.5, states=3), "takes no q"),
-        (lambda: flowsim.model("states", 0.5, states=1), "states must be an integer"),
-        (lambda: flowsim.model("states", 1.5, states=3), "p must be a number"),
-        (lambda: states(3, 0.5, 0), "hidden_per_state must be"),
-        (lambda: flowsim.model("states", 0.5, states=3, bias="dynamic"), "omit bias"),
-        (lambda: flowsim.model("states", 0.5, states=3, length=4), "has no length"),
-        (lambda: flowsim.model("canonical", 0.5), "needs q"),
-        (
-            lambda: flowsim.model("canonical", 0.5, 0.5, states=3),
-            "omit it, or choose states",
-        ),
-    ],
-)
-def test_what_is_no_model_of_states_is_one_sentence(make, words):
-    with pytest.raises(InputError, match=words):
-        make()

@@ -32,7 +32,7 @@ def close(found, expected, rtol, atol=0):
     assert abs(mpf(found) - expected) <= rtol * abs(expected) + atol, (found, expected)
 
 
-@law(30, 250, model=gap_models(PLANAR), data=st.data())
+@law(15, 83, model=gap_models(PLANAR), data=st.data())
 def test_loss_bias_and_gradient_in_forty_digits(model, data):
     """The cross-entropy at the bias found, and that the bias's residuals cancel there."""
     theta = data.draw(starts(len(model.coordinates), rows=1))
@@ -56,7 +56,7 @@ def test_loss_bias_and_gradient_in_forty_digits(model, data):
     close(slope, second, 0, allowed * pi1 * min(sigmoid(f1) + 1 - q, 2))
 
 
-@law(25, 120, model=models(), data=st.data())
+@law(12, 40, model=models(), data=st.data())
 def test_no_number_is_missing(model, data):
     theta = data.draw(starts(len(model.coordinates)))
     loss = model.loss(theta)
@@ -80,7 +80,7 @@ def decided(model, theta):
     return model.basin(theta), clear
 
 
-@law(40, 500, model=gap_models(("canonical", "linear", "states")), data=st.data())
+@law(20, 166, model=gap_models(("canonical", "linear", "states")), data=st.data())
 def test_every_label_is_the_closed_forms(model, data):
     theta = data.draw(starts(len(model.coordinates), rows=20))
     found = find_limits(model, theta).label
@@ -93,7 +93,7 @@ def test_every_label_is_the_closed_forms(model, data):
         assert known.double().mean() >= 0.5 or (~clear).any()
 
 
-@law(20, 120, pair=chances(), data=st.data())
+@law(10, 40, pair=chances(), data=st.data())
 def test_untied_starts_off_the_diagonals_learn(pair, data):
     """e² − u² is conserved, so that e = u = 0, which is critical, is far where they differ."""
     model = flowsim.model("untied", *pair)
@@ -103,7 +103,7 @@ def test_untied_starts_off_the_diagonals_learn(pair, data):
         assert (find_limits(model, theta).label == Label.GLOBAL_MINIMUM).all()
 
 
-@law(8, 50, pair=chances(), data=st.data())
+@law(4, 16, pair=chances(), data=st.data())
 def test_uniform_attention_over_one_position_is_linear(pair, data):
     theta = data.draw(starts(3, rows=8, values=magnitudes(-6, 1)))
     uniform, linear = flowsim.model("uniform", *pair, length=1), flowsim.model("linear", *pair)
@@ -116,7 +116,7 @@ def test_uniform_attention_over_one_position_is_linear(pair, data):
     assert torch.equal((found == Label.GLOBAL_MINIMUM)[known], basin[known])
 
 
-@law(5, 20, model=models(longest=6), data=st.data())
+@law(2, 6, model=models(longest=6), data=st.data())
 def test_every_orbit_ends_and_its_label_fits_its_loss(model, data):
     theta = data.draw(starts(len(model.coordinates), rows=4))
     found = find_limits(model, theta)
@@ -129,7 +129,7 @@ def test_every_orbit_ends_and_its_label_fits_its_loss(model, data):
     assert (above[found.label == Label.GLOBAL_MINIMUM].abs() < 1e-6).all()
 
 
-@law(15, 75, model=gap_models(), data=st.data())
+@law(7, 25, model=gap_models(), data=st.data())
 def test_every_start_that_moves_has_a_time(model, data):
     theta = data.draw(starts(len(model.coordinates), values=magnitudes(-6, 1)))
     limits = find_limits(model, theta)

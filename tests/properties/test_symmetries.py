@@ -45,7 +45,7 @@ def part_of(limits, index):
     return Limits(**{field.name: getattr(limits, field.name)[index] for field in fields(limits)})
 
 
-@law(25, 120, model=models(), data=st.data())
+@law(12, 40, model=models(), data=st.data())
 def test_the_sign_of_the_embedding(model, data):
     theta = data.draw(starts(len(model.coordinates)))
     other = mirrored(model, theta)
@@ -54,14 +54,14 @@ def test_the_sign_of_the_embedding(model, data):
     assert torch.equal(model.gradient(other), mirrored(model, model.gradient(theta)))
 
 
-@law(12, 75, model=gap_models(), data=st.data())
+@law(6, 25, model=gap_models(), data=st.data())
 def test_the_sign_of_the_embedding_changes_no_end(model, data):
     theta = data.draw(starts(len(model.coordinates)))
     found, other = find_limits(model, theta), find_limits(model, mirrored(model, theta))
     same_ends(found, replace(other, theta=mirrored(model, other.theta)))
 
 
-@law(25, 120, model=models().filter(lambda m: m.name not in ("states", "uniform")), data=st.data())
+@law(12, 40, model=models().filter(lambda m: m.name not in ("states", "uniform")), data=st.data())
 def test_the_names_of_the_symbols(model, data):
     """Exchanging 0 with 1 and p with q: the same loss at the start with the same predictions."""
     theta = data.draw(starts(len(model.coordinates), values=magnitudes(-12, 1)))
@@ -72,7 +72,7 @@ def test_the_names_of_the_symbols(model, data):
     torch.testing.assert_close(again, theta, rtol=1e-9, atol=1e-9 * float(theta.abs().max()) ** 4)
 
 
-@law(12, 75, pair=chances(), length=st.integers(1, 30), data=st.data())
+@law(6, 25, pair=chances(), length=st.integers(1, 30), data=st.data())
 def test_the_names_of_the_symbols_under_attention(pair, length, data):
     """Uniform attention, where |s| is the same at every position: N = 1, or w = 0, or a = 0."""
     theta = data.draw(starts(3, values=magnitudes(-12, 1)))
@@ -85,7 +85,7 @@ def test_the_names_of_the_symbols_under_attention(pair, length, data):
     torch.testing.assert_close(other.loss(theta), model.loss(theta), rtol=1e-9, atol=0)
 
 
-@law(12, 75, model=gap_models(PLANAR), data=st.data())
+@law(6, 25, model=gap_models(PLANAR), data=st.data())
 def test_the_names_of_the_symbols_change_no_label(model, data):
     theta = data.draw(starts(len(model.coordinates)))
     other, moved = relabelled(model, theta)
@@ -94,7 +94,7 @@ def test_the_names_of_the_symbols_change_no_label(model, data):
     assert torch.equal(found[known], again[known])
 
 
-@law(2, 6, model=models(longest=5), data=st.data())
+@law(2, 4, model=models(longest=5), data=st.data())
 def test_a_row_does_not_see_the_others(model, data):
     """Permuted and split batches give the same ends, bit by bit."""
     theta = data.draw(starts(len(model.coordinates), rows=3, values=magnitudes(-3, 0.7)))
@@ -107,7 +107,7 @@ def test_a_row_does_not_see_the_others(model, data):
             same_ends(find_limits(model, theta[index]), part_of(whole, index))
 
 
-@law(2, 10, model=models(longest=5), data=st.data())
+@law(2, 4, model=models(longest=5), data=st.data())
 def test_the_clock_may_begin_anywhere(model, data):
     """θ at t₀ + t is the same for every t₀, and the flow over t + t is that over t, twice.
 

@@ -27,15 +27,3 @@ def test_three_equal_units_move_in_four_coordinates_whatever_the_data():
     assert found == (10, 4, 3, 0, (4, 4, 4))
     free = flowsim.reduce(draw(torch.Generator().manual_seed(5)), start)
     assert origin_of_coordinates(free, draw, start, draws=2)[1:4] == (4, 4, 0)
-
-
-def test_two_linear_layers_of_one_direction_move_in_the_two_layers_alone():
-    """From a, b along 1 the gradients of any loss of a·b are along b and a, which are along 1."""
-
-    def draw(g):
-        target, power = torch.randn(1, generator=g).double(), 2 + 2 * torch.rand(1, generator=g)
-        return lambda w: ((w["a"] @ w["b"] - target).square() + 0.1).pow(power / 2).sum()
-
-    start = {"a": torch.full((5,), 0.3), "b": torch.full((5,), 0.1)}
-    model = flowsim.reduce(lambda w: (w["a"] @ w["b"] - 1) ** 2 / 2, start)
-    assert origin_of_coordinates(model, draw, start, draws=3) == (10, 2, 2, 0, (2, 2, 2))

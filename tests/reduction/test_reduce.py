@@ -42,10 +42,8 @@ ALPHA = number([0.5, -0.5, 0.5, 0.5])
 
 @pytest.mark.parametrize(
     ("tied", "attention"),
-    [(True, "softmax"), (False, "none"),
-     pytest.param(True, "none", marks=pytest.mark.slow),
-     pytest.param(False, "softmax", marks=pytest.mark.slow)],
-)  # fmt: skip
+    [(False, "none"), pytest.param(True, "softmax", marks=pytest.mark.slow)],
+)
 def test_the_rank_one_manifold_is_found(tied, attention):
     arch = Architecture(d=4, length=4, tied=tied, attention=attention)
     c = {} if tied else {"c": 0.4}
@@ -70,18 +68,8 @@ def test_the_rank_one_manifold_is_found(tied, attention):
         np.testing.assert_allclose(model.loss(moved), theirs.loss(theta), rtol=1e-12)
 
 
-@pytest.mark.parametrize("attention", ["none", pytest.param("softmax", marks=pytest.mark.slow)])
-def test_equal_sizes_stay_equal(attention):
-    arch = Architecture(d=4, length=4, attention=attention)
-    start = lifted(arch, ALPHA, rho=[-0.35] * 4, w2=-0.6, o=0.0, v=0.0)
-    model = flowsim.reduce(population(arch, MarkovSource.of(CHAIN)), start)
-    assert model.coordinates == ("embedding", "positions", "up_minus_down", "bias")
-    assert model.long_names["up_minus_down"] == "up − down"
-    np.testing.assert_allclose(model.start, [0.7, -0.7, 1.2 * math.sqrt(2), 0.1], atol=1e-12)
-
-
-@pytest.mark.parametrize("states", [3, 5])
-def test_states(states):
+def test_states():
+    states = 3
     arch = Architecture(
         d=4, length=3, hidden=2 * states, states=states, output="states", attention="none"
     )
@@ -96,29 +84,17 @@ def test_states(states):
     np.testing.assert_allclose(ours, theirs, rtol=1e-10)
 
 
-@pytest.mark.parametrize(
-    "positions, d, k", [("relative", 4, 32), pytest.param("learned", 3, 24, marks=pytest.mark.slow)]
-)
-def test_rounding_adds_no_coordinates_to_an_induction_head(positions, d, k):
-    arch = Architecture(d, 5, 2, hidden=0, states=2, output="states", tied=False,
-                        positions=positions)  # fmt: skip
+@pytest.mark.slow
+def test_rounding_adds_no_coordinates_to_an_induction_head():
+    arch = Architecture(4, 5, 2, hidden=0, states=2, output="states", tied=False,
+                        positions="relative")  # fmt: skip
     loss = population(arch, PriorSource(DirichletPrior(2)))
     model = flowsim.reduce(loss, induction_head(arch))
     # three a matrix, all of rank one; what is added to scores but for a constant, in each layer
-    assert len(model.coordinates) == k == 24 + (4 + 4) * arch.has_relative
+    assert len(model.coordinates) == 24 + (4 + 4)
     assert model.exactness.off_span < 1e-11 and model.exactness.differ < 1e-11
     ratios = [ratio for *_, ratio in model.exactness.sizes]
     assert all(ratio > 1e9 or ratio < 30 for ratio in ratios) and ratios[-1] < 30
-
-
-def test_pairs_in_context_from_zero_weights_have_the_published_count():
-    (loss,), start = NETWORKS["pairs in context"]()
-    model = flowsim.reduce(loss, start, steps=1)
-    # by symmetry: 1 of tokens and 2 of places, 1 and M, for each block of such of a matrix
-    counts = {"first": 1 + 2, "second": 4 * (1 + 2), "out": 4}
-    named = [name.split("_")[0] for name in model.coordinates]
-    assert {name: named.count(name) for name in counts} == counts and len(named) == 19
-    assert model.exactness.off_span < 1e-11
 
 
 def test_equal_units_are_one():
@@ -127,58 +103,6 @@ def test_equal_units_are_one():
     start = {"first": row.repeat(6, 1), "second": torch.full((6,), 0.4, dtype=torch.float64)}
     model = flowsim.reduce(two_layers(x, y), start)
     assert model.coordinates == ("first_1", "first_2", "second")
-
-
-def test_a_recurrent_network_of_rank_one_has_three():
-    """h ← A h + x b, the answer is c h: from A = a u uᵀ, b = b u, c = c u they stay such."""
-    x, y = normal(12, 4), normal(12, seed=1)
-
-    def loss(weights):
-        hidden = torch.zeros(12, 5, dtype=torch.float64)
-        for now in x.T:
-            hidden = hidden @ weights["again"].T + now[:, None] * weights["into"]
-        return ((hidden @ weights["from"] - y) ** 2).mean()
-
-    u = normal(5, seed=2).abs()
-    start = {"again": 0.3 * torch.outer(u, u), "into": 0.2 * u, "from": 0.4 * u}
-    model = flowsim.reduce(loss, start)
-    assert model.coordinates == ("again", "into", "from") and model.exactness.off_span < 1e-12
-    theta = number([0.7, -0.5, 0.9])
-    a, b, c = theta
-    told = c * b * (x[:, 3] + a * x[:, 2] + a**2 * x[:, 1] + a**3 * x[:, 0])
-    np.testing.assert_allclose(model.loss(theta), ((told - y) ** 2).mean(), rtol=1e-12)
-
-
-@pytest.mark.parametrize("mirrored, kernel", [(True, 3), (False, 5)])
-def test_a_convolution_on_a_ring_is_counted_by_its_symmetries(mirrored, kernel):
-    """Signals with all their turns on a ring of seven: one weight reads all places alike.
-
-    Of five weights of the kernel three are left where signals come with their mirror images.
-    """
-    signals = torch.stack([normal(7, seed=seed).roll(turn) for seed in (1, 2) for turn in range(7)])
-    answers = number([0.5, -1.0]).repeat_interleave(7)
-    if mirrored:
-        signals, answers = torch.cat([signals, signals.flip(1)]), answers.repeat(2)
-    windows = torch.stack([signals.roll(shift, 1) for shift in (-2, -1, 0, 1, 2)], 2)
-
-    def loss(weights):
-        seen = torch.nn.functional.softplus(windows @ weights["kernel"] + weights["shift"])
-        return ((seen @ weights["read"] - answers) ** 2).mean()
-
-    start = {"kernel": number([0.2, 0.1, 0.4, 0.1, 0.2]), "shift": number(0.3),
-             "read": torch.full((7,), 0.2)}  # fmt: skip
-    model = flowsim.reduce(loss, start)
-    named = [name.split("_")[0] for name in model.coordinates]
-    assert named == ["kernel"] * kernel + ["shift", "read"]
-    assert model.exactness.off_span < 1e-11 and model.exactness.differ < 1e-12
-
-
-def test_opposite_units_are_two():
-    x, y = normal(20, 2), normal(20, seed=1)
-    row = number([0.5, -0.3])
-    start = {"first": torch.stack([row, -row] * 3), "second": number([0.4, -0.4] * 3)}
-    model = flowsim.reduce(two_layers(x, y), start)
-    assert len(model.coordinates) == 6 and model.exactness.off_span < 1e-12
 
 
 def test_a_deep_linear_network_that_is_aligned_has_one_coordinate():
@@ -211,14 +135,15 @@ class Small(nn.Module):
         return self.second(torch.relu(self.first(x)))[..., 0]
 
 
-@pytest.mark.parametrize("takes", ["module", "nothing"])
-def test_a_module_and_its_closure(takes):
+def test_a_module_and_its_closure():
     x, y, net = normal(20, 2), normal(20, seed=1), Small()
-    loss = {
-        "module": lambda m: ((m(x) - y) ** 2).mean(),
-        "nothing": lambda: ((net(x) - y) ** 2).mean(),
-    }[takes]
+
+    def loss():
+        return ((net(x) - y) ** 2).mean()
+
     model = flowsim.reduce(loss, net, name="small")
+    of_module = flowsim.reduce(lambda m: ((m(x) - y) ** 2).mean(), net, steps=1)
+    assert of_module.coordinates == model.coordinates
     assert model.coordinates == ("first_weight_1", "first_weight_2", "second_weight")
     assert net.first.weight.dtype == torch.float32
     again = pickle.loads(cloudpickle.dumps(model))
@@ -226,11 +151,6 @@ def test_a_module_and_its_closure(takes):
     assert torch.equal(again.loss(theta), model.loss(theta))
     net.first.weight.requires_grad_(False)
     assert flowsim.reduce(loss, net).coordinates == ("second_weight",)
-
-
-def test_a_tensor():
-    model = flowsim.reduce(lambda w: (w[:3] @ w[3:] - 1) ** 2, number([0.3] * 3 + [0.1] * 3))
-    assert model.coordinates == ("weights_1", "weights_2")
 
 
 def refused():
@@ -272,9 +192,7 @@ def bowl_beside(weights):
 @pytest.mark.parametrize("loss, start", [
     (inner, {"a": torch.zeros(4), "b": torch.zeros(4)}),
     (three, {name: torch.zeros(3, 3) for name in "abc"}),
-    (three, {"a": torch.eye(3), "b": torch.zeros(3, 3), "c": torch.zeros(3, 3)}),
     (bowl_beside, {"x": number(2.0), "y": torch.zeros(3)}),
-    (inner, {"a": number([1.0, 0.0]), "b": number([1.0, 0.0])}),
     (lambda w: (w.detach() ** 2).sum() + 0 * w.sum(), torch.ones(3)),
 ])  # fmt: skip
 def test_a_critical_start_has_no_coordinates(loss, start):
@@ -282,47 +200,21 @@ def test_a_critical_start_has_no_coordinates(loss, start):
         flowsim.reduce(loss, start)
 
 
-@pytest.mark.parametrize("at", [(1.0, 0.5, 0.0), (0.05, 0.5, 0.0)])
-@pytest.mark.parametrize("far", [pytest.param(15.0, marks=pytest.mark.slow), 18.0, 19.5])
-def test_what_switches_on_far_along_the_flow_is_found(far, at):
+def test_what_switches_on_far_along_the_flow_is_found():
     def loss(w):
-        late = torch.relu(w["a"] - far) ** 3 * (w["c"] - 1) ** 2
+        late = torch.relu(w["a"] - 19.5) ** 3 * (w["c"] - 1) ** 2
         return (w["a"] * w["b"] - 400) ** 2 / 2000 + late
 
-    model = flowsim.reduce(loss, {name: number(x) for name, x in zip("abc", at, strict=True)})
+    model = flowsim.reduce(loss, {"a": number(0.05), "b": number(0.5), "c": number(0.0)})
     assert model.coordinates == ("a", "b", "c") and model.exactness.differ < 1e-9
 
 
-@pytest.mark.parametrize("switch", [
-    lambda a: torch.relu(a - 30), lambda a: torch.nn.functional.softplus(20 * (a - 30)) / 20,
-    lambda a: torch.relu(a - 30) ** 2,
-])  # fmt: skip
-def test_other_late_switches_are_found(switch):
-    def loss(w):
-        return (w["a"] - 40) ** 2 / 2 + (switch(w["a"].sum()) * (w["c"] - 1) ** 2).sum()
-
-    start = {"a": number(0.1), "c": torch.zeros(3)}
-    assert flowsim.reduce(loss, start).coordinates == ("a", "c")
-
-
-def test_what_switches_on_far_along_a_slow_direction_is_found():
-    """A stiff direction beside it limits descent by gradients to a 2 000th of the way."""
-
-    def loss(w):
-        slow, stiff = 1e-3 * (w["a"] - 40) ** 2 / 2, 1e3 * (w["b"] - 1) ** 2
-        return slow + stiff + torch.relu(w["a"] - 30) ** 2 * (w["c"] - 1) ** 2
-
-    start = {"a": number(0.1), "b": number(3.0), "c": number(0.0)}
-    assert flowsim.reduce(loss, start).coordinates == ("a", "b", "c")
-
-
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("broken", [10.0**-n for n in range(9, 16)])
-def test_a_symmetry_broken_near_rounding_is_seen_or_refused(broken, seed):
+@pytest.mark.parametrize("broken", [1e-9, 1e-12, 1e-15])
+def test_a_symmetry_broken_near_rounding_is_seen_or_refused(broken):
     """Equal units have three coordinates, two kinds of units six; mixtures have none."""
     x, y = normal(20, 2), normal(20, seed=1)
     start = {"first": number([0.5, -0.3]).repeat(6, 1), "second": torch.full((6,), 0.4).double()}
-    start["first"] += broken * normal(6, 2, seed=seed) * (torch.arange(6) == seed)[:, None]
+    start["first"] += broken * normal(6, 2) * (torch.arange(6) == 0)[:, None]
 
     def loss(w):
         return ((torch.tanh(x @ w["first"].T) @ w["second"] - y) ** 2).mean()
@@ -343,10 +235,6 @@ def test_a_symmetry_broken_near_rounding_is_seen_or_refused(broken, seed):
     (lambda w: (w["a"] @ w["b"] - w["c"].detach().sum()) ** 2,
      {"a": torch.full((3,), 0.3), "b": torch.full((3,), 0.1), "c": torch.ones(2)}, ("a", "b")),
     (lambda w: (w[:2].sum() - 1) ** 2, number([0.1, 0.2, 5.0, -7.0]), ("weights",)),
-    (lambda w: (torch.softmax(w["s"], 0) @ number([1.0, 2.0, 4.0]) - 3) ** 2,
-     {"s": number([1.0, 2.0, 3.0])}, ("s_1", "s_2")),
-    (lambda w: ((w["m"] @ number([1.0, 1.0, 0.0]) - number([1.0, 2.0])) ** 2).sum(),
-     {"m": number([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])}, ("m",)),
 ])  # fmt: skip
 def test_weights_that_never_move_are_no_coordinates(loss, start, names):
     model = flowsim.reduce(loss, start)
@@ -398,20 +286,8 @@ def test_it_goes_wherever_a_model_of_a_user_goes(tmp_path):
     assert torch.allclose(theta, model.start) and off < 1e-12
 
 
-@pytest.mark.slow
-def test_its_portrait_and_boundary(tmp_path):
-    model = found()
-    record = flowsim.portrait(model, resolution=4, confirm=0, boundary=False)
-    assert record.attrs["reduced_steps"] == 100
-    flowsim.draw(record).savefig(tmp_path / "found.png")
-    axes = {"a": np.linspace(-1, 1, 3), "b": np.linspace(0.5, 1, 3)}
-    assert flowsim.refine_boundary(model, axes, levels=1).sizes
-
-
-@pytest.mark.parametrize("name", ["layer, rank one", "linear attention, first axis",
-                                  "two-layer ReLU, opposite units"])  # fmt: skip
-def test_all_columns_of_the_curvature_come_from_one_gradient(name):
-    losses, start = NETWORKS[name]()
+def test_all_columns_of_the_curvature_come_from_one_gradient():
+    losses, start = NETWORKS["linear attention, first axis"]()
     model = flowsim.reduce(losses[0], start, steps=1)
     theta = normal(5, len(model.coordinates), seed=3)
     one_by_one = flowsim.Model.hessian(model, theta)

@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from networks import normal, number, population, regression
-from reduction.test_reduce import ALPHA, lifted
+from networks import normal, number, regression
 
 import flowsim
-from flowsim import BinaryChain, InputError
+from flowsim import InputError
 from flowsim.reduction.structure import conserved, symmetries
-from full_model import Architecture, MarkovSource
 
 
 def on_axis(axes, which, sizes=(0.3, 0.5, 0.2)):
@@ -34,20 +32,6 @@ def test_linear_attention_in_context_comes_out():
     kept = symmetries(models[0])
     assert kept.flips == (("v", "key"), ("v", "query"))
     assert {pair[:2] for pair in kept.swaps} == {("v", "key"), ("v", "query"), ("key", "query")}
-
-
-@pytest.mark.slow
-def test_untied_transformer():
-    arch = Architecture(d=4, length=4, tied=False, attention="none")
-    start = lifted(arch, ALPHA, c=0.4, rho=[-0.35] * 4)
-    models = [
-        flowsim.reduce(population(arch, MarkovSource.of(BinaryChain(p, q))), start, steps=1)
-        for p, q in ((0.5, 0.8), (0.2, 0.3), (0.9, 0.6))
-    ]
-    found = conserved(*models, degree=3)
-    assert found.polynomials == ("embedding² + positions² − unembedding²", "up² − down²")
-    assert (found.independent, found.allowed) == (2, 2)
-    assert conserved(models[0], degree=2).allowed == 5  # what one flow may keep, which says little
 
 
 def test_products_of_conserved_ones_are_left_out():

@@ -12,7 +12,6 @@ from flowsim import (
     Label,
     OptimizerChoice,
     Rule,
-    Status,
     find_limits,
     model,
 )
@@ -71,14 +70,10 @@ def named(name, **numbers):
 
 
 PLAIN = {
-    "gd": named("gd"),
     "gd sampled, d = 3": named("gd", loss="sampled", d=3),
     "momentum": named("momentum", learning_rate=0.05, clip=0.05),
-    "momentum sampled": named("momentum", loss="sampled", learning_rate=0.05, batch=3, seed=5),
     "adam": named("adam", clip=0.05, seed=2),
     "adamw": named("adamw-papers", weight_decay=0.1, schedule="cosine", warmup=0.2, clip=0.05),
-    "adamw, d = 8": named("adamw-papers", d=8, clip=1e9, schedule="constant", learning_rate=3e-3),
-    "adamw population": named("adamw-papers", loss="population", weight_decay=0.1, clip=0.1),
 }
 
 
@@ -89,20 +84,16 @@ def test_it_is_full_training_from_the_lift(attention, choice):
     assert largest_difference(length, attention, choice) < 1e-12
 
 
-@pytest.mark.parametrize("length", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 64))])
-@pytest.mark.parametrize("name", ["momentum", "adamw-papers"])
-def test_it_is_full_training_at_every_length(length, name):
-    for chain in ((0.5, 0.8), (0.2, 0.3)):
-        choice = named(name, steps=60, clip=0.1, loss="sampled")
-        assert largest_difference(length, False, choice, chain=chain) < 1e-12
-        choice = named(name, steps=60, loss="population")
-        assert largest_difference(length, False, choice, chain=chain) < 1e-12
+@pytest.mark.parametrize("length", [2, pytest.param(64, marks=pytest.mark.slow)])
+def test_it_is_full_training_at_every_length(length):
+    for loss in ("sampled", "population"):
+        choice = named("adamw-papers", steps=60, clip=0.1, loss=loss)
+        assert largest_difference(length, False, choice, chain=(0.2, 0.3)) < 1e-12
 
 
-@pytest.mark.parametrize("attention", [False, True])
-def test_it_is_full_training_of_untied_weights(attention):
-    choice = named("adamw-papers", weight_decay=0.1, clip=0.1)
-    assert largest_difference(6, attention, choice, tied=False) < 1e-12
+def test_it_is_full_training_of_untied_weights():
+    choice = named("adamw-papers", steps=40, weight_decay=0.1, clip=0.1)
+    assert largest_difference(6, True, choice, tied=False) < 1e-12
 
 
 @pytest.mark.parametrize("attention", [False, True])
@@ -121,14 +112,6 @@ def test_with_own_batches_it_is_an_ensemble_in_training(attention):
     expected = lifted(training, found.state, arch, alpha)
     assert max(float((trainer.weights[k] - w).abs().max()) for k, w in expected.items()) < 1e-12
     assert (found.state - training.run(theta).state).abs().max() > 1e-4
-
-
-@pytest.mark.slow
-def test_it_is_full_training_for_long_and_with_long_attention():
-    choice = named("adamw-papers", steps=2000)
-    assert largest_difference(16, False, choice) < 1e-12
-    choice = named("adamw-papers", steps=300)
-    assert largest_difference(64, True, choice) < 1e-12
 
 
 def starts_of(reduced, count=12, seed=0):
@@ -180,71 +163,6 @@ def test_small_steps_end_where_the_flow_does_and_traps_hold():
     assert (later.label == Label.LOCAL_MINIMUM).all()
     assert (later.theta[:, 0].abs() <= found.theta[kept, 0].abs().clamp(min=1e-12)).all()
     assert (later.theta[:, 1:4] - found.theta[kept, 1:4]).abs().max() < 1e-6
-
-
-def test_large_steps_are_periodic_or_diverge_and_are_called_so():
-    reduced = model("rank-one", 0.5, 0.8, length=8)
-    _, theta = starts_of(reduced, 200)
-    found = ReducedTraining(reduced, "gd", learning_rate=10.0, steps=2000).run(theta)
-    assert (found.status == Status.DIVERGED).sum() > 100
-    strange = (found.status == Status.DIVERGED) | (found.status == Status.PERIODIC)
-    assert (found.label[strange] == Label.UNRESOLVED).all()
-    reduced = model("rank-one", 0.9, 0.9, length=8)
-    theta = reduced.from_canonical(torch.tensor([[1.9, -1.1], [1.4, -0.9], [0.5, 0.5]], dtype=F64))
-    training = ReducedTraining(reduced, "gd", learning_rate=1.0, steps=2000)
-    found = training.run(theta)
-    assert found.status.tolist() == [Status.PERIODIC, Status.PERIODIC, Status.CONVERGED]
-    assert found.label.tolist() == [Label.UNRESOLVED, Label.UNRESOLVED, Label.LOCAL_MINIMUM]
-    off = []
-    for steps in range(2001, 2065):
-        later = ReducedTraining(reduced, "gd", learning_rate=1.0, steps=steps).run(theta[:2])
-        off.append((later.theta - found.theta[:2]).abs().amax(1))
-    assert (torch.stack(off).amin(0) < 1e-8).all() and (torch.stack(off).amax(0) > 1e-3).all()
-
-
-def test_a_trap_needs_steps_that_contract_it():
-    """The curvature π₀π₁(1 + R² + …) of a trap lets a step of 0.1 rest there, and not one of 20."""
-    reduced = model("rank-one", 0.5, 0.8, length=8)
-    theta = torch.tensor([[1e-13, 0.4, 1.0, 1.0, math.log(0.5 / 0.8)]], dtype=F64)
-    for rate, label in ((0.1, Label.LOCAL_MINIMUM), (20.0, Label.UNRESOLVED)):
-        found = ReducedTraining(reduced, "gd", learning_rate=rate, steps=1).run(theta)
-        assert found.label[0] == label and found.on_plateau_at_end[0] == 1
-    for name in ("momentum", "adam"):
-        found = ReducedTraining(reduced, name, steps=1, learning_rate=1e-9).run(theta)
-        assert (found.label[0], found.status[0]) == (Label.UNRESOLVED, Status.TIMED_OUT)
-
-
-def test_rows_that_diverge_warn_of_nothing():
-    reduced = model("rank-one", 0.5, 0.8, length=2)
-    theta = reduced.from_canonical(torch.tensor([[-1, 0], [1, 0], [1, 1]], dtype=F64))
-    numbers = {"learning_rate": 1e300, "steps": 5, "loss": "sampled"}
-    for seed in range(3):  # in two of them positions go to both infinities
-        training = ReducedTraining(reduced, "gd", seed=seed, **numbers)
-        found = training.run(theta, own_batches=True, keep=range(6))
-        assert (found.status == Status.DIVERGED).all()
-
-
-def test_starts_that_are_not_finite_have_failed_alone():
-    reduced = model("rank-one", 0.5, 0.8, length=4)
-    _, theta = starts_of(reduced, 3)
-    training = ReducedTraining(reduced, "adamw", steps=20)
-    clean = training.run(theta)
-    theta[1, 0] = math.nan
-    found = training.run(theta)
-    assert found.status[1] == Status.FAILED and found.theta[1].isnan().all()
-    assert torch.equal(found.state[[0, 2]], clean.state[[0, 2]])
-
-
-def test_without_a_gap_nothing_is_learned():
-    reduced = model("rank-one", 0.3, 0.7, length=4)
-    found = ReducedTraining(reduced, "gd", steps=10).run(starts_of(reduced, 3)[1])
-    assert (found.label == Label.UNRESOLVED).all() and found.open_share.isnan().all()
-
-
-def test_progress_counts_every_step_of_every_start():
-    reduced, done = model("rank-one", 0.5, 0.8, length=4), []
-    ReducedTraining(reduced, "adamw", steps=250).run(starts_of(reduced, 7)[1], done.append)
-    assert sum(done) == 7 * 250
 
 
 @pytest.mark.parametrize(
