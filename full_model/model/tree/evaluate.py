@@ -23,9 +23,8 @@ from full_model.model.tree.shares import (
     columns_of,
     first_prefixes,
     prefix_probabilities,
-    symbols_of,
 )
-from full_model.model.tree.squares import fixed_parts, new_square_room, trace
+from full_model.model.tree.squares import attended, sizes, trace
 from full_model.model.tree.tree_weights import (
     add_applied,
     add_outer,
@@ -143,10 +142,9 @@ def evaluate(rows, initial, kernels, context, length, d, hidden, logits, tied, w
     models, states, wide = rows.shape[0], kernels.shape[1], hidden + (-hidden) % 4
     loss, gradient, stiffness = np.zeros(models), np.zeros(rows.shape), np.zeros(models)
     first = first_prefixes(states, length)
-    symbols = symbols_of(first, states, logits, length if what & STIFFNESS else 0)
     count = first[-1]
     probability, mixed = np.empty(count), np.empty((d + 1, count))
-    workspace, square_room = new_room(d, wide, logits), new_square_room(d, length, logits)
+    workspace = new_room(d, wide, logits)
     aims = 1 + logits if what & STIFFNESS and logits > 1 else int(what != LOSS)
     for i in range(models):
         kernel = kernels[i if kernels.shape[0] > 1 else 0]
@@ -157,7 +155,10 @@ def evaluate(rows, initial, kernels, context, length, d, hidden, logits, tied, w
         layer = read_layer(rows[i], context, d, hidden, logits, tied, rounding)
         places = read_places(layer, states, length)
         attend(places.weight, places.symbols, first, states, mixed)
-        fixed = fixed_parts(layer, places, length)
+        out_t, value_t = transposed(layer.out), transposed(layer.value)
+        gram = np.zeros((logits, logits))
+        add_applied(layer.reader, layer.reader, 1.0, gram)
+        shares, size_of = attended(places, first, states, logits), sizes(layer, places)
         sums = new_sums(d, wide, logits, states * length)
         for start in range(0, count, BLOCK):
             size = min(BLOCK, count - start)
@@ -174,17 +175,9 @@ def evaluate(rows, initial, kernels, context, length, d, hidden, logits, tied, w
                     _end_block(first, start, size, workspace, sums)
                 if what & STIFFNESS and (which > 0 or logits == 1):
                     stiffness[i] += trace(
-                        layer,
-                        fixed,
-                        places,
-                        first,
-                        symbols,
-                        tied,
-                        start,
-                        size,
-                        workspace,
-                        square_room,
-                    )
+                        layer, out_t, value_t, gram, size_of, shares, first, states, length, tied,
+                        start, size, workspace,
+                    )  # fmt: skip
         if what & GRADIENT:
             inner = np.zeros((4, d, d))
             _through_attention(layer, places, first, states, mixed, sums.places, inner)

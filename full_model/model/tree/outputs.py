@@ -80,7 +80,7 @@ def chances(count, out):
 def set_cotangent(which, probability, start, count, out):
     """Set the gains and weights of one φ.
 
-    The gradient is Σ ω ∇φ of the first. The stiffness is the trace of Σ spread·∇φ ∇φᵀ: of one
+    The gradient is Σ ω ∇φ of the first. The stiffness bounds the trace of Σ spread·∇φ ∇φᵀ: of one
     logit, φ = f with law·max(σ′(f), t(1 − t)); of several, the second and later ones, φ_c = f_c − f̄
     with f̄ the mean under the chances, and law·max(chance, target) of c. It is no less than the
     trace of the Gauss-Newton matrix at the model's chances, and at the targets.

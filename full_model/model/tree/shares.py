@@ -43,28 +43,6 @@ def columns_of(first, place, start, count):
 
 
 @compiled(no_cpython_wrapper=True, nrt=True)
-def symbols_of(first, states, logits, length):
-    """For each of the last R symbols: 1 where symbol m of a prefix is that one, else 0.
-
-    Shape (R, N + 1, prefixes); the last row is of a prefix's last symbol.
-    """
-    found = np.zeros((logits, length + 1, first[states * length]))
-    for q in range(states * length):
-        size = 1
-        for m in range(q // states):
-            for x in range(states - logits, states):
-                for begin in range(first[q] + x * size, first[q + 1], states * size):
-                    for j in range(begin, begin + size):
-                        found[x - states + logits, m, j] = 1.0
-            size *= states
-        if q % states >= states - logits:
-            row = found[q % states - states + logits]
-            for j in range(first[q], first[q + 1]):
-                row[q // states, j] = row[length, j] = 1.0
-    return found
-
-
-@compiled(no_cpython_wrapper=True, nrt=True)
 def exponentials(scores, states):
     """Replace every query's scores by exponentials, up to a factor of each query.
 

@@ -1,242 +1,120 @@
-"""Squared length of each prefix's ∂φ/∂θ, φ = Σ gains_a f_a, for the trace of the stiffness.
+"""A bound on the squared length of each prefix's ∂φ/∂θ, φ = Σ gains_a f_a.
 
-Over the positions m ≤ n of a prefix, with attention A_m, a = (W_O W_V)ᵀg, κ = W_Kᵀq/√d and
-
-    D_m = ∂φ/∂(score of m) = A_m(⟨a, X_m⟩ − ⟨a, S⟩),  ξ = Σ_m D_m X_m,  h = g + W_QᵀW_Kξ/√d,
-
-∂φ/∂X_m is A_m a + D_m κ, and h more at m = n, in all h + a since Σ D_m = 0. Positions that move
-together move N times slower: they count with |h + a|²/N, as in the rank-one model, and with
-|κ|² Σ D_m² for what tells them apart. The other derivatives are products of two vectors:
-g Vᵀ for W_O, W_Oᵀg Sᵀ for W_V, q ξᵀ/√d for W_K, W_Kξ X_nᵀ/√d for W_Q, u = Uᵀgains and
-(W_2ᵀu ∘ [H > 0]) Yᵀ for W_1, u Hᵀ for W_2; U itself gets gains zᵀ, z = Y + W_2 H. Own derivation.
+With a prefix's mixture S, V = W_V S, g = ∂φ/∂Y, a = (W_O W_V)ᵀg and attention A_m, the derivatives
+by the scores are D_m = A_m⟨a, X_m − S⟩. With r² = Σ A_m |X_m − S|², by Cauchy and Schwarz Σ D_m² is
+at most |a|²r², and ξ = Σ D_m X_m is at most |a|r² long. ∂φ/∂p is h + a in all, h = g + W_QᵀW_Kξ/√d,
+and positions that move together move N times slower. Symbol x's embedding gets what it is looked
+at, Σ A_m a + D_m κ over its places, κ = W_KᵀW_Q X_n/√d, and h more where it is the last. The other
+derivatives are products of two vectors: g Vᵀ for W_O, W_Oᵀg Sᵀ for W_V, W_Q X_n ξᵀ/√d for W_K,
+W_Kξ X_nᵀ/√d for W_Q, u = Uᵀgains and (W_2ᵀu ∘ [H > 0]) Yᵀ for W_1, u Hᵀ for W_2; U gets gains zᵀ,
+z = Y + W_2 H. Norms of W_Q and W_K are Frobenius'. Where both are 0 the bound is the length itself.
+Own derivation.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from flowsim.compiled import compiled
 from full_model.model.tree.columns import add_all, inner, product, weighted_sum
 from full_model.model.tree.prefixes import BLOCK
-from full_model.model.tree.shares import columns_of
-from full_model.model.tree.tree_weights import add_applied, stacked, transposed
-
-
-class Fixed(NamedTuple):
-    """Values common to all prefixes of a model; ``kappa`` has a row for each place.
-
-    ``sizes`` has three: |κ|², |q|²/d and |X_n|²/d of each place. ``positions`` ends with the
-    embeddings, ``query_t`` is divided by √d, and ``gram`` is U Uᵀ.
-    """
-
-    out_t: Any
-    value_t: Any
-    query_t: Any
-    positions: Any
-    positions_t: Any
-    kappa: Any
-    sizes: Any
-    gram: Any
-
-
-class SquareRoom(NamedTuple):
-    """A block's numbers, as ``prefixes.Room``: vectors (d, BLOCK), by position (N, BLOCK), rows.
-
-    ``slope`` has a row for each embedding behind the positions, ``by_symbol`` for the shares.
-    """
-
-    z: Any
-    inner_g: Any
-    a: Any
-    kappa: Any
-    xi: Any
-    looked: Any
-    h: Any
-    share: Any
-    slope: Any
-    by_symbol: Any
-    own: Any
-    factor: Any
-    line: Any
-    total: Any
+from full_model.model.tree.shares import attend, columns_of
 
 
 @compiled(no_cpython_wrapper=True, nrt=True)
-def new_square_room(d, length, logits):
-    """Buffers for d dimensions and N positions."""
-    vector, share, by_symbol, row = (d, BLOCK), (length, BLOCK), (logits, BLOCK), BLOCK
-    return SquareRoom(
-        np.zeros(vector), np.zeros(vector), np.zeros(vector), np.zeros(vector),
-        np.zeros(vector), np.zeros(vector), np.zeros(vector), np.zeros(share),
-        np.zeros((length + logits, BLOCK)), np.zeros(by_symbol), np.zeros((3, BLOCK)),
-        np.zeros(row), np.zeros(row), np.zeros(row),
-    )  # fmt: skip
-
-
-@compiled(no_cpython_wrapper=True, nrt=True)
-def _sizes(kappa, places):
-    """Squared lengths of κ, of q/√d and of X/√d of every place."""
-    out = np.zeros((3, kappa.shape[0]))
-    for s in range(kappa.shape[0]):
-        for i in range(kappa.shape[1]):
-            out[0, s] += kappa[s, i] * kappa[s, i]
-            out[1, s] += places.queries[s, i] * places.queries[s, i]
-            out[2, s] += places.symbols[s, i] * places.symbols[s, i] / kappa.shape[1]
-    return out
-
-
-@compiled(no_cpython_wrapper=True, nrt=True)
-def fixed_parts(layer, places, length):
-    """The tables of a model."""
-    logits, d = layer.embedding.shape
-    positions, scaled = stacked(layer.positions[:length], layer.embedding), transposed(layer.query)
-    for i in range(d):
-        for k in range(d):
-            scaled[i, k] /= math.sqrt(d)
-    gram, kappa = np.zeros((logits, logits)), np.zeros(places.queries.shape)
-    add_applied(layer.reader, layer.reader, 1.0, gram)
-    add_applied(transposed(layer.key), places.queries, 1.0, kappa)
-    return Fixed(
-        transposed(layer.out), transposed(layer.value), scaled, positions,
-        transposed(positions), kappa, _sizes(kappa, places), gram,
-    )  # fmt: skip
+def attended(places, first, states, logits):
+    """Not normalised: the attention of each of the last R symbols, and of all of them to |X|²."""
+    shown, found = np.zeros((len(places.symbols), logits + 1)), np.empty((logits + 1, first[-1]))
+    for q in range(len(shown)):
+        if q % states >= states - logits:
+            shown[q, q % states - states + logits] = 1.0
+        for x in places.symbols[q, :-1]:
+            shown[q, logits] += x * x
+    attend(places.weight, shown, first, states, found)
+    return found
 
 
 @compiled(no_cpython_wrapper=True)
-def _start(weight, fixed, first, symbols, start, workspace, out, count):
-    """κ and sizes of every prefix's place; out.share[m] = A_m, zero for positions it has not."""
-    places, length = fixed.kappa.shape[0], out.share.shape[0]
-    states = places // length
-    for q in range(places):
-        low, high = columns_of(first, q, start, count)
-        if low >= high:
-            continue
-        for i in range(3):
-            for j in range(low, high):
-                out.own[i, j] = fixed.sizes[i, q]
-        for i in range(fixed.kappa.shape[1]):
-            for j in range(low, high):
-                out.kappa[i, j] = fixed.kappa[q, i]
-        n, logits = q // states, symbols.shape[0]
-        for m in range(length):
-            row, s, more = out.share[m], states * m if m < n else q, 1 if m < n else 0
-            zero, one = weight[q, s], weight[q, s + more]
-            if m > n:
-                zero = one = 0.0
-            is_one = symbols[logits - states + 1, m]
-            for j in range(low, high):
-                row[j] = (one if is_one[start + j] != 0.0 else zero) * workspace.inverse[j]
-            for x in range(2, states if m < n else 0):
-                known, is_x = weight[q, s + x], symbols[logits - states + x, m]
-                for j in range(low, high):
-                    row[j] = known * workspace.inverse[j] if is_x[start + j] != 0.0 else row[j]
+def sizes(layer, places):
+    """|W_Q|²/d, |W_K|² and the largest |X|²."""
+    d, query, key, longest = layer.query.shape[0], 0.0, 0.0, 0.0
+    for i in range(d):
+        for k in range(d):
+            query += layer.query[i, k] ** 2 / d
+            key += layer.key[i, k] ** 2
+    for q in range(places.symbols.shape[0]):
+        length = 0.0
+        for i in range(d):
+            length += places.symbols[q, i] ** 2
+        longest = max(longest, length)
+    return query, key, longest
 
 
 @compiled(reassoc=True, no_cpython_wrapper=True)
-def _slopes(fixed, symbols, start, count, workspace, out):
-    """out.slope[m] = D_m, behind them the sums over the positions with a symbol, and out.xi."""
-    length, logits = out.share.shape[0], symbols.shape[0]
-    product(fixed.out_t, workspace.g, out.inner_g, count)
-    product(fixed.value_t, out.inner_g, out.a, count)
-    product(fixed.positions, out.a, out.slope, count)
-    inner(out.a, workspace.mixture, out.line, count)
-    through = out.slope[length:]
-    for m in range(length):
-        slope, share = out.slope[m], out.share[m]
-        for x in range(logits - 1):
-            more, is_x = through[x], symbols[x, m]
-            for j in range(count):
-                slope[j] += more[j] * is_x[start + j]
-        more, is_x = through[logits - 1], symbols[logits - 1, m]
-        for j in range(count):
-            slope[j] = share[j] * (slope[j] + more[j] * is_x[start + j] - out.line[j])
-    _by_symbol(out.slope, symbols, start, count, through)
-    product(fixed.positions_t, out.slope, out.xi, count)
-
-
-@compiled(reassoc=True, no_cpython_wrapper=True)
-def _by_symbol(x, symbols, start, count, out):
-    """out_yj = Σ_m x_mj over the positions of prefix j whose symbol has embedding y."""
-    for y in range(out.shape[0]):
-        total = out[y]
-        for j in range(count):
-            total[j] = 0.0
-        for m in range(symbols.shape[1] - 1):
-            row, is_y = x[m], symbols[y, m]
-            for j in range(count):
-                total[j] += row[j] * is_y[start + j]
-
-
-@compiled(reassoc=True, no_cpython_wrapper=True)
-def _add(x, y, factor, count, out):
-    """out.total += factor · ⟨x, y⟩, column by column."""
-    inner(x, y, out.line, count)
+def _add(x, y, factor, count, line, total):
+    """total += factor · ⟨x, y⟩, column by column."""
+    inner(x, y, line, count)
     for j in range(count):
-        out.total[j] += factor[j] * out.line[j]
-
-
-@compiled(reassoc=True, no_cpython_wrapper=True)
-def _add_positions(layer, fixed, length, count, workspace, out):
-    """|h + a|²/N + |κ|² Σ D_m², and what W_K and W_Q get."""
-    product(layer.key, out.xi, out.looked, count)
-    product(fixed.query_t, out.looked, out.h, count)
-    add_all(workspace.g, out.h, out.h)
-    add_all(out.h, out.a, out.z)
-    share = 1.0 / length
-    inner(out.z, out.z, out.line, count)
-    for j in range(count):
-        out.total[j] += share * out.line[j]
-    for m in range(length):
-        slope = out.slope[m]
-        for j in range(count):
-            out.total[j] += out.own[0, j] * slope[j] * slope[j]
-    _add(out.xi, out.xi, out.own[1], count, out)
-    _add(out.looked, out.looked, out.own[2], count, out)
+        total[j] += factor[j] * line[j]
 
 
 @compiled(reassoc=True, no_cpython_wrapper=True, nrt=True)
-def _add_embedding(layer, symbols, tied, start, count, workspace, out):
-    """|∂φ/∂E|², and where untied |∂φ/∂U|²."""
-    product(layer.down, workspace.hidden, out.z, count)
-    add_all(out.z, workspace.y, out.z)
-    gains, last = workspace.outputs.gains, symbols.shape[1] - 1
+def trace(
+    layer, out_t, value_t, gram, size, shares, first, states, length, tied, start, count, room
+):
+    """Σ spread·|∂φ/∂θ|² over a block, or more."""
+    gains, g, y, vectors = room.outputs.gains, room.g, room.y, room.y.shape
+    inner_g, a, both, z = np.zeros(vectors), np.zeros(vectors), np.zeros(vectors), np.zeros(vectors)
+    line, factor, total = np.zeros(BLOCK), np.zeros(BLOCK), np.zeros(BLOCK)
+    through, slope, look = np.zeros(gains.shape), np.zeros(BLOCK), np.zeros(BLOCK)
+    inner(gains, gains, total, count)
+    product(out_t, g, inner_g, count)
+    product(value_t, inner_g, a, count)
+    add_all(g, a, both)
+    query, key, longest = size
+    kappa = math.sqrt(query * key * longest)
+    inner(a, a, slope, count)
+    inner(room.mixture, room.mixture, factor, count)
+    inner(both, both, line, count)
+    for j in range(count):
+        spread = max(shares[gains.shape[0], start + j] * room.inverse[j] - factor[j], 0.0)
+        xi = slope[j] * spread * spread
+        slope[j], look[j] = math.sqrt(slope[j] * spread), math.sqrt(query * key * xi)
+        total[j] += (math.sqrt(line[j]) + look[j]) ** 2 / length + (kappa * slope[j]) ** 2
+        total[j] += (query + key / y.shape[0]) * longest * xi
+    product(layer.down, room.hidden, z, count)
+    add_all(z, y, z)
     if not tied:
-        inner(gains, gains, out.factor, count)
-        _add(out.z, out.z, out.factor, count, out)
-    _by_symbol(out.share, symbols, start, count, out.by_symbol)
+        inner(gains, gains, factor, count)
+        _add(z, z, factor, count, line, total)
     for x in range(gains.shape[0]):
-        share, slope, own = out.by_symbol[x], out.slope[last + x], symbols[x, last]
+        line[:] = 0.0
+        for q in range(x + states - gains.shape[0], first.shape[0] - 1, states):
+            low, high = columns_of(first, q, start, count)
+            for j in range(low, high):
+                line[j] = 1.0
+        gain, share = gains[x], through[x]
         for j in range(count):
-            out.line[j] = gains[x, j] if tied else 0.0
-        for i in range(out.z.shape[0]):
-            z, h, a, kappa = out.z[i], out.h[i], out.a[i], out.kappa[i]
+            share[j] = shares[x, start + j] * room.inverse[j]
+            factor[j] = 0.0
+        for i in range(y.shape[0]):
+            zi, ai, gi = z[i], a[i], g[i]
             for j in range(count):
-                part = out.line[j] * z[j] + share[j] * a[j] + slope[j] * kappa[j]
-                part += own[start + j] * h[j]
-                out.total[j] += part * part
-
-
-@compiled(reassoc=True, no_cpython_wrapper=True)
-def trace(layer, fixed, places, first, symbols, tied, start, count, workspace, out):
-    """Σ spread·|∂φ/∂θ|² over a block."""
-    gains, length = workspace.outputs.gains, out.share.shape[0]
-    inner(gains, gains, out.total, count)
-    _start(places.weight, fixed, first, symbols, start, workspace, out, count)
-    _slopes(fixed, symbols, start, count, workspace, out)
-    _add_positions(layer, fixed, length, count, workspace, out)
-    _add_embedding(layer, symbols, tied, start, count, workspace, out)
-    product(fixed.gram, gains, out.by_symbol, count)
-    inner(out.by_symbol, gains, out.factor, count)
-    hidden = workspace.hidden[: layer.down.shape[1]]
-    _add(hidden, hidden, out.factor, count, out)
-    units = workspace.back[: workspace.open.shape[0]]
-    inner(units, units, out.factor, count)
-    _add(workspace.y, workspace.y, out.factor, count, out)
-    inner(workspace.g, workspace.g, out.factor, count)
-    _add(workspace.values, workspace.values, out.factor, count, out)
-    inner(workspace.mixture, workspace.mixture, out.factor, count)
-    _add(out.inner_g, out.inner_g, out.factor, count, out)
-    return weighted_sum(workspace.outputs.spread, out.total, 0, count)
+                part = share[j] * ai[j] + line[j] * gi[j] + (gain[j] * zi[j] if tied else 0.0)
+                factor[j] += part * part
+        for j in range(count):
+            total[j] += (math.sqrt(factor[j]) + line[j] * look[j] + slope[j] * kappa) ** 2
+    product(gram, gains, through, count)
+    inner(through, gains, factor, count)
+    hidden = room.hidden[: layer.down.shape[1]]
+    _add(hidden, hidden, factor, count, line, total)
+    units = room.back[: room.open.shape[0]]
+    inner(units, units, factor, count)
+    _add(y, y, factor, count, line, total)
+    inner(g, g, factor, count)
+    _add(room.values, room.values, factor, count, line, total)
+    inner(room.mixture, room.mixture, factor, count)
+    _add(inner_g, inner_g, factor, count, line, total)
+    return weighted_sum(room.outputs.spread, total, 0, count)
