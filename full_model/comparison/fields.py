@@ -110,10 +110,10 @@ def rank_one_coordinates(model: RankOneModel, arch: Architecture, weights: Weigh
 class EnumeratedField(FullField):
     """The field of models with attention, exact over all sequences.
 
-    On the CPU, the sum over their prefixes, with a bound on the trace of the Gauss-Newton matrix for
-    the stiffness, see ``AttentionFreeField``; it is the trace where W_Q = W_K = 0. Elsewhere, automatic differentiation of all sequences,
-    with that trace for the rank-one model at the weights' projection onto α = 1/√d; on the
-    manifold, both are the same.
+    On the CPU, the sum over their prefixes. The stiffness is a bound on the trace of the Gauss-Newton
+    matrix, see ``AttentionFreeField``; it is the trace where W_Q = W_K = 0. Elsewhere, automatic
+    differentiation of all sequences, with that trace for the rank-one model at the weights'
+    projection onto α = 1/√d; on the manifold, both are the same.
 
     Args:
         arch: one layer, one head, that can carry a lift; elsewhere than on the CPU a binary logit.
