@@ -49,7 +49,6 @@ def load_class(target: str, file: tuple[str, str] | None = None) -> type[Model]:
 
 
 def _read(home: str) -> tuple[str, str]:
-    """The path and the text of a file."""
     path = Path(home)
     try:
         return str(path.resolve()), path.read_text(encoding="utf-8")

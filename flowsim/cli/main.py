@@ -145,7 +145,6 @@ def _open_closed_streams() -> None:
 
 
 def _run(arguments: list[str]) -> None:
-    """Run the command and end the process with its code."""
     words_of_compiling = "compiling the integrator, once on this machine (about 15 s)"
     notices.compiling = None if "--quiet" in arguments else lambda: warn(words_of_compiling)
     try:

@@ -108,7 +108,6 @@ def report(
 
 
 def _remedy(summary: Summary) -> str:
-    """Advice on the starts that are unresolved."""
     if "not_finite" in summary:
         return "some models are no longer finite: try a smaller --learning-rate"
     if "unresolved_outcomes" in summary:
@@ -292,7 +291,6 @@ def progress(total: int, unit: str, quiet: bool = False) -> Iterator[Meter]:
 
 
 def _has_width() -> bool:
-    """Return whether stderr is a terminal of some width."""
     try:
         return sys.stderr.isatty() and os.get_terminal_size(sys.stderr.fileno()).columns > 0
     except (OSError, ValueError):  # a terminal in name alone

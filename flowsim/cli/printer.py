@@ -61,7 +61,6 @@ def _lines(entries: Mapping[str, Any], indent: str = "") -> list[tuple[str, str]
 
 
 def _beside_the_flow(shares: Mapping[str, float]) -> Mapping[str, Any]:
-    """Shares of an optimizer's ends in per cent, each with that of the flow."""
     flow = {name: share for name, share in shares.items() if name.startswith("flow_")}
     if not flow:
         return shares

@@ -39,51 +39,46 @@ _NAMED = 3
 def draw_continuation(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
     """One record of ``continuation``: branches, shares of ends, and distances if it has them.
 
-    Stable branches are solid, the others dashed; events have markers. Where there are several
-    coordinates, the first is drawn in which the branches differ. On given axes only branches are
-    drawn.
-
-    Args:
-        record: from ``continuation`` or read back from its file.
-        ax: axes to draw on; by default those of a new figure.
-        look: width, title and legend, as of ``draw``, which says what is returned.
+    Stable branches are solid, the others dashed; events have markers. On given axes only branches
+    are drawn.
     """
-    edge = "edge_distance" in record
-    canvas = Canvas(ax, 7.0, 7.4 if edge else 6.0, look)
+    heights = [3.0, 1.6, *[1.6] * ("edge_distance" in record)]
+    canvas = Canvas(ax, 7.0, 7.4 if len(heights) > 2 else 6.0, look)
     parameter = str(record.attrs["parameter"])
     if ax is not None:
         handles = _draw_branches(record, ax, parameter)
         ax.set_xlabel(_words(parameter))
         return canvas.complete([], handles)
-    heights = [3.0, 1.6, 1.6] if edge else [3.0, 1.6]
-    above, middle, *rest = canvas.figure.subplots(
-        len(heights), 1, sharex=True, height_ratios=heights
-    )
+    panels = canvas.figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
+    above, middle, below = panels[0], panels[1], panels[-1]
     handles = _draw_branches(record, above, parameter)
     handles += _draw_shares(record, middle, above, parameter)
-    below = rest[0] if rest else middle
-    if rest:
-        _draw_distances(record, below, parameter)
     values = record[parameter].to_numpy()
+    if below is not middle:
+        for name in map(str, record["basin"].to_numpy()):
+            away = record["edge_distance"].sel(basin=name).to_numpy()
+            if np.isfinite(away).any():
+                below.plot(values, np.where(np.isfinite(away), away, np.nan), color=INK[name],
+                           marker=MARKER[name], markersize=3.5, linewidth=1.2,
+                           markevery=max(1, len(values) // 10))  # fmt: skip
+        below.set_ylim(bottom=0)
+        below.set_ylabel("distance to\nanother end")
     below.set(xlabel=_words(parameter), xlim=(values[0], values[-1]))
     lines = [f"Critical points and basins over {_words(parameter)}", *about(record)]
-    left_out = record.attrs.get("left_out")
-    said = [f"Not drawn: {left_out}"] if left_out else []
-    return canvas.complete([*lines, *said], handles)
+    if left_out := record.attrs.get("left_out"):
+        lines.append(f"Not drawn: {left_out}")
+    return canvas.complete(lines, handles)
 
 
 def _words(parameter: str) -> str:
-    """The label of a parameter's axis."""
     return symbol(parameter) if len(parameter) == 1 else parameter.replace("_", " ")
 
 
 def _draw_branches(record: xr.Dataset, ax: Axes, parameter: str) -> list[Any]:
-    """The branches and their events."""
     name = _drawn(record)
     place, value = record[f"branch_{name}"].to_numpy(), record["branch_value"].to_numpy()
     number = record["branch_number"].to_numpy()
     unstable = record["branch_unstable"].to_numpy() > 0
-    step_map = "optimizer" in record.attrs
     for i in np.unique(number):
         x, y, open_ = (column[number == i] for column in (value, place, unstable))
         for stable, style in ((True, "solid"), (False, "dashed")):
@@ -92,14 +87,15 @@ def _draw_branches(record: xr.Dataset, ax: Axes, parameter: str) -> list[Any]:
             shown = edge | np.append(edge[1:], False) if not stable else edge
             ax.plot(x, np.where(shown, y, np.nan), color=LINE if stable else SOFT, linestyle=style,
                     linewidth=1.5 if stable else 1.0)  # fmt: skip
+    names = "stable equilibria", "unstable equilibria"
+    if "optimizer" in record.attrs:
+        names = "stable fixed or periodic points", "unstable fixed or periodic points"
+    elif record.attrs.get("gradient_flow", True):
+        names = "minima", "saddles and maxima"
     handles = [
-        Line2D([], [], color=LINE, linewidth=1.5,
-               label="stable fixed or periodic points" if step_map else "minima"
-               if _gradient(record) else "stable equilibria"),
-        Line2D([], [], color=SOFT, linestyle="dashed", linewidth=1.0,
-               label="unstable fixed or periodic points" if step_map else "saddles and maxima"
-               if _gradient(record) else "unstable equilibria"),
-    ]  # fmt: skip
+        Line2D([], [], color=LINE, linewidth=1.5, label=names[0]),
+        Line2D([], [], color=SOFT, linestyle="dashed", linewidth=1.0, label=names[1]),
+    ]
     kinds = record["event_kind"].to_numpy()
     for kind in dict.fromkeys(map(str, kinds)):
         at = record["event_value"].to_numpy()[kinds == kind]
@@ -127,12 +123,7 @@ def _drawn(record: xr.Dataset) -> str:
     return next((name for name in coordinates if spread[name] > 1e-6), coordinates[0])
 
 
-def _gradient(record: xr.Dataset) -> bool:
-    return bool(record.attrs.get("gradient_flow", True))
-
-
 def _draw_shares(record: xr.Dataset, ax: Axes, above: Axes, parameter: str) -> list[Any]:
-    """The share of every end, with its interval; and dots on its branch."""
     words, value = basin_names(record), record[parameter].to_numpy()
     names = [str(name) for name in record["basin"].to_numpy()]
     total = {name: float(record["share"].sel(basin=name).sum()) for name in names}
@@ -160,30 +151,12 @@ def _draw_shares(record: xr.Dataset, ax: Axes, above: Axes, parameter: str) -> l
     return handles
 
 
-def _draw_distances(record: xr.Dataset, ax: Axes, parameter: str) -> None:
-    """Draw the distance of every end to the basin of another one."""
-    value = record[parameter].to_numpy()
-    for name in map(str, record["basin"].to_numpy()):
-        away = record["edge_distance"].sel(basin=name).to_numpy()
-        if (there := np.isfinite(away)).any():
-            ax.plot(value, np.where(there, away, np.nan), color=INK[name], marker=MARKER[name],
-                    markersize=3.5, markevery=max(1, len(value) // 10), linewidth=1.2)  # fmt: skip
-    ax.set_ylim(bottom=0)
-    ax.set_ylabel("distance to\nanother end")
-
-
 def draw_fold_curves(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
-    """One record of ``fold_curves``: every curve in the plane of the parameters, and cusps.
-
-    Args:
-        record, ax, look: as of ``draw_continuation``.
-    """
+    """One record of ``fold_curves``: every curve in the plane of the parameters, and cusps."""
     canvas = Canvas(ax, 7.0, 4.6, look)
     ax = canvas.figure.subplots() if ax is None else ax
     first, second = (_words(str(record.attrs[name])) for name in ("parameter", "second"))
-    kinds = list(
-        zip(record["curve_kind"].to_numpy(), record["curve_period"].to_numpy(), strict=True)
-    )
+    kinds = zip(record["curve_kind"].to_numpy(), record["curve_period"].to_numpy(), strict=True)
     number, handles = record["curve_number"].to_numpy(), {}
     x, y = record["curve_value"].to_numpy(), record["curve_second"].to_numpy()
     for i, (kind, period) in enumerate(kinds):

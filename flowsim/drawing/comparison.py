@@ -49,11 +49,7 @@ _LEARNED = {
 def draw_comparison(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
     """Prediction, outcome, table and curves of a comparison.
 
-    Args:
-        record: from ``compare`` or read back from its file.
-        ax: axes to draw on, which then show the outcomes and where they differ from the
-            prediction; by default a figure of six panels, or below 5 inches of these alone.
-        look: width, title and legend, as of ``draw``, which says what is returned.
+    Given axes, and figures below 5 inches, show the outcomes and where the prediction differs.
     """
     differ = Line2D([], [], color=DIFFER, marker="o", markersize=9, markerfacecolor="none",
                     linestyle="none", label="prediction and outcome differ")  # fmt: skip
@@ -65,7 +61,10 @@ def draw_comparison(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[L
     canvas = Canvas(None, 12.0, 7.4, look)
     axes = canvas.figure.subplots(2, 3)
     draw_labels(record, axes[0, 0], "predicted")
-    axes[0, 0].set_title(_predicted_by(record), fontsize="medium")
+    by = f"the {record.attrs['model']} model"
+    if "predicted_by" in record.attrs:
+        by = f"{TRAINERS[record.attrs['trainer']]}'s reduced map"
+    axes[0, 0].set_title(f"predicted by {by}", fontsize="medium")
     draw_labels(record, axes[0, 1], "outcome")
     draw_disagreements(record, axes[0, 1])
     axes[0, 1].set_title("found in training", fontsize="medium")
@@ -148,10 +147,7 @@ def draw_confusion(record: xr.Dataset, ax: Axes) -> None:
 
 
 def draw_losses(record: xr.Dataset, ax: Axes) -> None:
-    """Loss curves of training and of the reduced orbits, for some starts of each outcome.
-
-    Of a chain, the loss above the bigram's on a logarithmic axis, linear around 0.
-    """
+    """Loss curves of training and of the reduced orbits, for some starts of each outcome."""
     x, names = _horizontal(record, ax), label_names(record["outcome"])
     bigram = float(record.attrs.get("entropy_rate", 0.0))
     for name in ("global_minimum", "local_minimum", "unresolved"):
@@ -235,26 +231,14 @@ def _horizontal(record: xr.Dataset, ax: Axes) -> np.ndarray:
     return x
 
 
-def _predicted_by(record: xr.Dataset) -> str:
-    """The title over the predictions."""
-    if "predicted_by" in record.attrs:
-        return f"predicted by {TRAINERS[record.attrs['trainer']]}'s reduced map"
-    return f"predicted by the {record.attrs['model']} model"
-
-
 def _dots(record: xr.Dataset) -> list[Artist]:
-    """A legend's entries for the labels that occur."""
-    dots = basin_dots(_present(record))
+    found = {*label_names(record["predicted"]), *label_names(record["outcome"])}
+    names = [name for name in FILL if name in found]
+    dots = basin_dots(names)
     if "predicted_by" in record.attrs:
-        for dot, name in zip(dots, _present(record), strict=True):
+        for dot, name in zip(dots, names, strict=True):
             dot.set_label(_LEARNED.get(name, name).format(record.attrs["steps"]))
     return dots
-
-
-def _present(record: xr.Dataset) -> list[str]:
-    """The labels that occur, predicted or found."""
-    found = {*label_names(record["predicted"]), *label_names(record["outcome"])}
-    return [name for name in FILL if name in found]
 
 
 def _marker_size(record: xr.Dataset) -> float:
@@ -269,18 +253,12 @@ def _title(record: xr.Dataset) -> list[str]:
     where = {"attention": "attention's weights", "others": "all weights but attention's"}
     noise = f", noise {a['noise']:g} on " if a["noise"] else ""
     noise += where.get(str(a.get("noise_on")), "every weight") if noise else ""
+    coordinates = map(str, record["coordinate"].to_numpy())
+    beside = {n: np.unique(record[n].to_numpy()) for n in coordinates if n not in axes_of(record)}
+    same = [f", from ${n}$ = {x[0]:g}" for n, x in beside.items() if len(x) == 1]
     words = (
         f"{TRAINERS[a['trainer']]} of the full transformer, $d$ = {a['d']}, $N$ = {a['length']}"
-        f"{noise}, against the {a['model']} model{_shared(record)}"
+        f"{noise}, against the {a['model']} model{''.join(same)}"
     )
     data, *remarks = subtitle_of(record) or [""]
     return [words, data, *remarks]
-
-
-def _shared(record: xr.Dataset) -> str:
-    """Coordinates beside the plane that are the same for all starts."""
-    others = [name for name in map(str, record["coordinate"].to_numpy())
-              if name not in axes_of(record)]  # fmt: skip
-    values = {name: np.unique(record[name].to_numpy()) for name in others}
-    same = [f", from ${name}$ = {x[0]:g}" for name, x in values.items() if len(x) == 1]
-    return "".join(same)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Unpack
 
 import numpy as np
@@ -67,7 +67,6 @@ def draw_gaussian(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
 
 
 def _advice(record: xr.Dataset) -> list[str]:
-    """The σ that reaches the least loss most often, and its chance."""
     a = record.attrs
     if not a.get("best_chance"):
         return []
@@ -121,8 +120,15 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
         values = record[name].to_numpy()
         return 1 - values if flip else values
 
-    fraction = of("fraction")
-    low, high = sorted((of("fraction_low"), of("fraction_high")), key=lambda v: float(v.sum()))
+    def with_interval(name: str, **style: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Draw a share with its interval; the share, and the upper end."""
+        share, (low, high) = of(name), np.sort([of(f"{name}_low"), of(f"{name}_high")], axis=0)
+        # the interval of a share of 0 or 1 is cut there only within rounding
+        reach = np.maximum(np.stack([share - low, high - share]), 0)
+        ax.errorbar(sigma, share, reach, capsize=2, zorder=3, linewidth=1.0, markersize=3.5,
+                    **style)  # fmt: skip
+        return share, high
+
     if known:
         whose = f" of the {other}" if other else ""
         ax.plot(
@@ -130,15 +136,15 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
             linestyle="dashed" if other else "solid",
             label=f"integral over the analytic basin{whose}",
         )  # fmt: skip
-    # the interval of a fraction of 0 or 1 is cut there only within rounding
-    reach = np.maximum(np.stack([fraction - low, high - fraction]), 0)
-    dots: dict[str, Any] = {"color": INK["local_minimum"], "fmt": "o", "markersize": 3.5}
-    ax.errorbar(
-        sigma, fraction, reach, capsize=2, zorder=3, linewidth=1.0,
-        label=f"gradient flow of {a['samples']} starts per $\\sigma$, 95 % interval", **dots,
+    fraction, high = with_interval(
+        "fraction", color=INK["local_minimum"], fmt="o",
+        label=f"gradient flow of {a['samples']} starts per $\\sigma$, 95 % interval",
     )  # fmt: skip
     if "learned" in record:
-        _draw_learned(record, ax, of)
+        with_interval(
+            "learned", color=INK["unresolved"], fmt="s", markerfacecolor="white",
+            label=f"the same starts trained, 95 % interval:\n{optimizer_caption(record)}",
+        )  # fmt: skip
     floor = 0.1 / float(a["samples"])
     if 0 < small < 1 or small == large:
         ax.set_ylim(-0.04, 1.08)
@@ -151,32 +157,16 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
     for limit, text in ((small, "0"), (large, "\\infty")):
         if known and not other and (small == large or limit not in (0, 1)):
             when = "any $\\sigma$" if small == large else f"limit as $\\sigma \\to {text}$"
-            _mark_limit(ax, 1 - limit if flip else limit, when)
+            value = 1 - limit if flip else limit
+            ax.axhline(value, color=SOFT, linewidth=1.2, linestyle=":", zorder=1)
+            ax.annotate(  # above it at the left, which the curve leaves free
+                f"{when}: {value:g}", (0.02, value), xycoords=("axes fraction", "data"),
+                xytext=(0, 4), textcoords="offset points", ha="left", va="bottom", color=SOFT,
+                fontsize="small",
+            )  # fmt: skip
     ax.set_xscale("log")
     ax.set_xlabel(name_of(record, "sigma"))
     ax.set_ylabel(f"probability of {_EVENT[flip]}")
-
-
-def _draw_learned(record: xr.Dataset, ax: Axes, of: Callable[[str], np.ndarray]) -> None:
-    """The share of the same starts that an optimizer brings to the bigram, or does not."""
-    learned = of("learned")
-    ends = np.sort(np.stack([of("learned_low"), of("learned_high")]), axis=0)
-    reach = np.maximum(np.stack([learned - ends[0], ends[1] - learned]), 0)
-    ax.errorbar(
-        record["sigma"].to_numpy(), learned, reach, capsize=2, zorder=3, linewidth=1.0,
-        color=INK["unresolved"], fmt="s", markersize=3.5, markerfacecolor="white",
-        label=f"the same starts trained, 95 % interval:\n{optimizer_caption(record)}",
-    )  # fmt: skip
-
-
-def _mark_limit(ax: Axes, value: float, text: str) -> None:
-    """A dotted line with its value, above it at the left, which the curve leaves free."""
-    ax.axhline(value, color=SOFT, linewidth=1.2, linestyle=":", zorder=1)
-    ax.annotate(
-        f"{text}: {value:g}", (0.02, value), xycoords=("axes fraction", "data"),
-        xytext=(0, 4), textcoords="offset points", ha="left", va="bottom", color=SOFT,
-        fontsize="small",
-    )  # fmt: skip
 
 
 def draw_training(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
@@ -184,16 +174,15 @@ def draw_training(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
 
     Every baseline has its name and value at the right; equal ones share a line and are named
     together. Models of one chain share a colour and a line style.
-
-    Args:
-        record: from ``train`` or read back from its file.
-        ax: axes to draw on; by default those of a new figure.
-        look: width, title and legend, as of ``draw``, which says what is returned.
     """
     canvas = Canvas(ax, 7.0, 4.5, look)
     ax = canvas.axes()
     steps, losses = record["step"].to_numpy(), record["loss"].to_numpy()
-    chains = _chains(record)
+    chains: list[tuple[float, ...]] = [()] * record.sizes["model"]
+    if "p" in record:
+        pairs = zip(record["p"].to_numpy().tolist(), record["q"].to_numpy().tolist(), strict=True)
+        chains = list(pairs)
+    baselines = [str(name) for name in record["baseline"].to_numpy()]
     handles, lines = [], {}
     for i, chain in enumerate(dict.fromkeys(chains)):
         of_chain = [k for k, other in enumerate(chains) if other == chain]
@@ -202,7 +191,8 @@ def draw_training(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
         seeds = f", {len(of_chain)} models" if len(of_chain) > 1 else ""
         label = f"{_words(record, chain)}{seeds}"
         handles.append(Line2D([], [], color=colour, linestyle=line, label=label))
-        lines[chain] = _baselines(record, of_chain[0])
+        losses_of = record["baseline_loss"].to_numpy()[of_chain[0]].tolist()
+        lines[chain] = dict(zip(baselines, losses_of, strict=True))
     if len(lines) > 1:  # uniform is one for all; of every chain the two that it lies between
         lines = {chain: {n: x for n, x in own.items() if n in ("unigram", "bigram")}
                  for chain, own in lines.items()}  # fmt: skip
@@ -218,27 +208,13 @@ def draw_training(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
     return canvas.complete(_training_title(record), handles, columns=1)
 
 
-def _chains(record: xr.Dataset) -> list[tuple[float, ...]]:
-    """Name of a chain among several models: (p, q), or empty if all have the same."""
-    if "p" not in record:
-        return [()] * record.sizes["model"]
-    return list(zip(record["p"].to_numpy().tolist(), record["q"].to_numpy().tolist(), strict=True))
-
-
 def _words(record: xr.Dataset, chain: tuple[float, ...]) -> str:
-    """A chain, or the law of kernels, as the legend says it."""
     if chain:
         p, q = chain
         return f"$p$ = {p:g}, $q$ = {q:g}:  $p + q$ = {p + q:.6g}"
     a = record.attrs
     kernels = "one kernel" if a["prior"] == "fixed" else f"kernels: {a['prior']}"
     return f"$S$ = {a['states']} states, order {a['order']}, {kernels}"
-
-
-def _baselines(record: xr.Dataset, model: int) -> dict[str, float]:
-    """The losses that one model's loss is compared with."""
-    names = [str(name) for name in record["baseline"].to_numpy()]
-    return dict(zip(names, record["baseline_loss"].to_numpy()[model].tolist(), strict=True))
 
 
 def name_lines(ax: Axes, known: list[tuple[str, float]], short: bool = False) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
 
 from flowsim.drawing.style import (
     INK,
@@ -31,11 +32,6 @@ def draw_noise(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look])
 
     At one temperature over a plane: the chance of each cell to end elsewhere than without noise.
     Else: the share of each end over the temperature, of all starts together, with its interval.
-
-    Args:
-        record: from ``end_probabilities`` or read back from its file.
-        ax: axes to draw on; by default those of a new figure.
-        look: width, title and legend, as of ``draw``, which says what is returned.
     """
     if record.sizes["temperature"] == 1 and set(axes_of(record)) == {*record["label"].dims}:
         return _draw_plane(record, Canvas(ax, 7.0, 5.9, look))
@@ -50,25 +46,18 @@ def _draw_plane(record: xr.Dataset, canvas: Canvas) -> Any:
     x, y = (edges(record[name].to_numpy(), name) for name in (across, up))
     mesh = ax.pcolormesh(x, y, leaves, cmap="cividis", vmin=0, vmax=1, rasterized=True)
     canvas.figure.colorbar(mesh, ax=ax, label="chance to end elsewhere than without noise")
-    handles = []
     places = [record[name].to_numpy() for name in (across, up)]
-    for code in np.unique(label)[:-1]:
+    codes = np.unique(label)[:-1]
+    for code in codes:
         ax.contour(*places, label <= code, levels=[0.5], colors="#ffffff", linewidths=1.6)
-        handles = [Line2D([], [], color="#ffffff", linewidth=1.6,
-                          label="boundary without noise")]  # fmt: skip
-    for handle in handles:
-        handle.set_path_effects([_outline()])
+    outline = [withStroke(linewidth=2.6, foreground=LINE)]
+    line = Line2D([], [], color="#ffffff", linewidth=1.6, path_effects=outline)
+    line.set_label("boundary without noise")
     ax.set(xlabel=name_of(record, across), ylabel=name_of(record, up))
     warmth = float(record["temperature"][0])
     lines = [f"Noise of temperature {warmth:g} for the time {record.attrs['time']:g}: "
              f"{percent(round(1e6 * float(leaves.mean())), 10**6)} end elsewhere"]  # fmt: skip
-    return canvas.complete([*lines, *_about(record)], handles)
-
-
-def _outline() -> Any:
-    from matplotlib.patheffects import withStroke
-
-    return withStroke(linewidth=2.6, foreground=LINE)
+    return canvas.complete([*lines, *_about(record)], [line] if len(codes) else [])
 
 
 def _draw_curves(record: xr.Dataset, canvas: Canvas) -> Any:
@@ -87,9 +76,9 @@ def _draw_curves(record: xr.Dataset, canvas: Canvas) -> Any:
         ax.set_xscale("log")
     ax.set(xlabel="temperature $T$ of the noise, in nats", ylabel="share of the paths",
            ylim=(-0.02, 1.02))  # fmt: skip
-    lines = [f"Noise for the time {record.attrs['time']:g}, with 95 % Wilson intervals",
-             *([f"{len(others)} more ends are not drawn"] if others else [])]  # fmt: skip
-    lines[1:1] = _about(record)
+    lines = [f"Noise for the time {record.attrs['time']:g}, with 95 % Wilson intervals"]
+    lines += _about(record)
+    lines += [f"{len(others)} more ends are not drawn"] if others else []
     return canvas.complete(lines, ax.get_legend_handles_labels()[0])
 
 

@@ -95,7 +95,6 @@ def _by_run(run: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _read(path: Path) -> Any:
-    """A record, or the columns of a table."""
     if path.suffix == ".nc":
         return read_record(path)
     if path.suffix in (".jsonl", ".parquet"):

@@ -92,7 +92,10 @@ _STEPS_TEXTS = {
     "bounded": "steps go back and forth without end",
     "diverged": "diverges",
 }
-_ENERGY: dict[str, Any] = {"colors": "#7a4fa3", "linewidths": 0.7, "linestyles": "dotted"}
+_ENERGY: dict[str, Any] = {
+    "colors": "#7a4fa3", "linewidths": 0.7, "linestyles": "dotted",
+    "levels": np.arange(-8.0, 9.0, 2.0),
+}  # fmt: skip
 _EDGE: dict[str, Any] = {"colors": "#8a3ffc", "linewidths": 0.9}
 _PROVEN: dict[str, Any] = {"colors": "#555555", "linewidths": 0.8, "linestyles": "dotted"}
 _FLOW: dict[str, Any] = {
@@ -181,9 +184,7 @@ def draw_layers(record: xr.Dataset, ax: Axes, energy: bool = False) -> list[Any]
     handles += _draw_regions(record, ax)
     handles += draw_curves(record, ax)
     handles += draw_flow(record, ax)
-    handles += draw_edge_distance(record, ax)
-    handles += draw_certified(record, ax)
-    handles += draw_energy(record, ax) if energy else []
+    handles += _draw_contours(record, ax, energy)
     if len(handles) > _ENTRIES:
         kinds = [handle for handle in handles if handle.get_label() in CRITICAL]
         kinds.sort(key=lambda handle: str(handle.get_label()))  # alike in several panels
@@ -348,7 +349,6 @@ def draw_flow(record: xr.Dataset, ax: Axes) -> list[Any]:
 
 
 def _draw_cloud(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Any]:
-    """The starts of a cloud by where they end, of records of the explorer."""
     if "cloud_label" not in record:
         return []
     label, names = record["cloud_label"].to_numpy(), meanings(record["cloud_label"])
@@ -407,7 +407,6 @@ def _draw_paths(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Any]:
 
 
 def _title(record: xr.Dataset) -> list[str]:
-    """Shares of the window; the model on its data; and what else has to be known of it."""
     a, total = record.attrs, record["label"].size
     fixed = [f"starts at {symbol(name)} = {value:g}" for name, value in fixed_of(a).items()]
     of_model, *remarks = about(record, *fixed)
@@ -440,7 +439,6 @@ def _title(record: xr.Dataset) -> list[str]:
 
 
 def _ends_said(record: xr.Dataset) -> dict[str, str]:
-    """Verb phrases for starts, by the names of the record's ends."""
     found = {}
     for name, text in end_names(record.attrs).items():
         # an optimizer's periodic orbits and the like go nowhere
@@ -450,7 +448,6 @@ def _ends_said(record: xr.Dataset) -> dict[str, str]:
 
 
 def _learned(record: xr.Dataset) -> list[str]:
-    """The share of the window that an optimizer brings to each end, beside that of the flow."""
     label = outcome(record)
     found = label_names(label)
     flow = label_names(record["flow_label"]) if "flow_label" in record else None
@@ -470,7 +467,6 @@ def _learned(record: xr.Dataset) -> list[str]:
 
 
 def _to_others(ends: Sequence[str]) -> str:
-    """Summary of the starts whose ends are not named."""
     return f"goes to {len(ends)} more end{'s' * (len(ends) > 1)}"
 
 
@@ -483,9 +479,17 @@ def draw_curves(record: xr.Dataset, ax: Axes) -> list[Any]:
     across, up = axes_of(record)
     curves = curves_of(record, across, up)
     found: list[Any] = []
-    if "flow_label" in record:
-        found = _draw_flow_boundary(record, ax, across, up)
-    elif f"boundary_{across}" in record:
+    if f"boundary_{across}" not in record:
+        pass
+    elif "flow_label" in record:
+        points = np.stack([record[f"boundary_{n}"].to_numpy() for n in (across, up)], -1)
+        number = record["boundary_curve"].to_numpy()
+        lines = [points[number == i] for i in np.unique(number)]
+        ax.add_collection(LineCollection(lines, **_FLOW), autolim=False)
+        several = "ends" in record.attrs and len(lines) > 1
+        text = "boundaries between the basins" if several else "boundary of the basin"
+        found = [Line2D([], [], label=f"{text} of gradient flow", **_FLOW)] if lines else []
+    else:
         over = any(curve.kind == "separatrix" and not curve.of for curve in curves)
         found = draw_boundary(record, ax, (across, up), over)
     (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
@@ -507,59 +511,37 @@ def draw_curves(record: xr.Dataset, ax: Axes) -> list[Any]:
     return [*found, *handles.values()]
 
 
-def _draw_flow_boundary(record: xr.Dataset, ax: Axes, across: str, up: str) -> list[Any]:
-    """Boundary of the flow's basin over the cells of an optimizer, or None."""
-    if f"boundary_{across}" not in record:
-        return []
-    points = np.stack([record[f"boundary_{n}"].to_numpy() for n in (across, up)], -1)
-    curve = record["boundary_curve"].to_numpy()
-    curves = [points[curve == number] for number in np.unique(curve)]
-    ax.add_collection(LineCollection(curves, **_FLOW), autolim=False)
-    several = "ends" in record.attrs and len(np.unique(curve)) > 1
-    text = "boundar" + ("ies between the basins" if several else "y of the basin")
-    text += " of gradient flow"
-    return [Line2D([], [], label=text, **_FLOW)] if curves else []
-
-
-def draw_edge_distance(record: xr.Dataset, ax: Axes) -> list[Any]:
-    """Contours of the distance to another end, with their values; a legend's entry."""
-    if "edge_distance" not in record:
-        return []
-    across, up = axes_of(record)
-    found = record["edge_distance"].transpose(up, across)
-    away = np.ma.masked_invalid(found.to_numpy())
-    if away.count() == 0 or min(away.shape) < 2:
-        return []
-    levels = MaxNLocator(6).tick_values(0, float(away.max()))[1:]
-    drawn = ax.contour(record[across], record[up], away, levels=levels, **_EDGE)
-    for text in ax.clabel(drawn, fontsize="x-small"):
-        text.set_path_effects([withStroke(linewidth=2, foreground="#ffffff")])
-    bound = "upper bound of the " if found.attrs.get("is_bound") else ""
-    where = "" if found.attrs.get("all_coordinates") else ", in this plane"
-    return [Line2D([], [], color=_EDGE["colors"], linewidth=_EDGE["linewidths"],
-                   label=f"{bound}distance to another end{where}")]  # fmt: skip
-
-
-def draw_certified(record: xr.Dataset, ax: Axes) -> list[Any]:
-    """The outline of the cells whose end is proven; a legend's entry."""
-    if "certified" not in record or min(record["certified"].shape) < 2:
-        return []
-    across, up = axes_of(record)
-    proven = record["certified"].transpose(up, across).to_numpy()
-    share = float(proven.mean())
-    if 0 < share < 1:
-        ax.contour(record[across], record[up], proven, levels=[0.5], **_PROVEN)
-    return [Line2D([], [], color=_PROVEN["colors"], linewidth=_PROVEN["linewidths"],
-                   linestyle="dotted", label=f"end proven: {share:.1%} of the cells")]  # fmt: skip
-
-
-def draw_energy(record: xr.Dataset, ax: Axes) -> list[Any]:
-    """Contours of the conserved energy, along which orbits run; a legend's entry."""
+def _draw_contours(record: xr.Dataset, ax: Axes, energy: bool) -> list[Any]:
+    """The distance to another end with its values, the outline of proven cells, and the energy."""
     across, up = axes_of(record)
     x, y = record[across].to_numpy(), record[up].to_numpy()
-    values = record["energy"].transpose(up, across).to_numpy()
-    for side in (x < 0, x > 0):  # E is infinite at x = 0
-        if side.sum() > 1:
-            levels = np.arange(-8.0, 9.0, 2.0)
-            ax.contour(x[side], y, values[:, side], levels=levels, **_ENERGY)
-    return [Line2D([], [], color="#7a4fa3", linewidth=0.9, linestyle="dotted", label="energy $E$")]
+    handles: list[Any] = []
+    if "edge_distance" in record:
+        found = record["edge_distance"].transpose(up, across)
+        away = np.ma.masked_invalid(found.to_numpy())
+        if away.count() and min(away.shape) > 1:
+            levels = MaxNLocator(6).tick_values(0, float(away.max()))[1:]
+            drawn = ax.contour(x, y, away, levels=levels, **_EDGE)
+            for text in ax.clabel(drawn, fontsize="x-small"):
+                text.set_path_effects([withStroke(linewidth=2, foreground="#ffffff")])
+            bound = "upper bound of the " if found.attrs.get("is_bound") else ""
+            where = "" if found.attrs.get("all_coordinates") else ", in this plane"
+            handles.append(Line2D([], [], color=_EDGE["colors"], linewidth=_EDGE["linewidths"],
+                                  label=f"{bound}distance to another end{where}"))  # fmt: skip
+    if "certified" in record and min(record["certified"].shape) > 1:
+        proven = record["certified"].transpose(up, across).to_numpy()
+        share = float(proven.mean())
+        if 0 < share < 1:
+            ax.contour(x, y, proven, levels=[0.5], **_PROVEN)
+        handles.append(Line2D(
+            [], [], color=_PROVEN["colors"], linewidth=_PROVEN["linewidths"], linestyle="dotted",
+            label=f"end proven: {share:.1%} of the cells",
+        ))  # fmt: skip
+    if energy:
+        values = record["energy"].transpose(up, across).to_numpy()
+        for side in (x < 0, x > 0):  # E is infinite at x = 0
+            if side.sum() > 1:
+                ax.contour(x[side], y, values[:, side], **_ENERGY)
+        handles.append(Line2D([], [], color=_ENERGY["colors"], linewidth=0.9, linestyle="dotted",
+                              label="energy $E$"))  # fmt: skip
+    return handles

@@ -23,7 +23,6 @@ from flowsim.drawing.style import (
     basin_names,
     code_of,
     edges,
-    figure_of,
     meanings,
     name_of,
     optimizer_caption,
@@ -85,9 +84,15 @@ def draw_scan(
         return _draw_curve(record, Canvas(ax, 7.0, 4.2, look), varied[0])
     if any(str(name).startswith("start_") for name in record):
         return _draw_points(record, Canvas(ax, 7.0, 5.4, look), show)
-    if len(check_grid(record)) == 3:
-        return _draw_slices(record, ax, show, look)
-    return _draw_grid(record, Canvas(ax, 7.0, 5.6, look), show)
+    norm = _time_norm(record) if show != "label" else None
+    dims = check_grid(record)
+    if len(dims) == 3:
+        return _draw_slices(record, ax, dims, norm, look)
+    canvas = Canvas(ax, 7.0, 5.6, look)
+    ax = canvas.axes()
+    handles = _draw_cells(record, ax, *_directions(record, dims), norm)
+    _add_bar(record, canvas, norm, [ax])
+    return canvas.complete(_title(record), handles)
 
 
 def check_grid(record: xr.Dataset) -> list[str]:
@@ -160,7 +165,11 @@ def _draw_points(record: xr.Dataset, canvas: Canvas, show: str) -> Any:
     present = [name for name in meanings(record["label"]) if record.attrs[f"points_{name}"]]
     timed = _learned(record["hitting_time"].to_numpy()) if show != "label" else labels < 0
     if timed.any():
-        _draw_times(record, ax, x, y, timed, size)
+        drawn = ax.scatter(
+            x[timed], y[timed], s=size, c=record["hitting_time"].to_numpy()[timed], cmap="viridis",
+            norm=_time_norm(record), linewidths=0, rasterized=True,
+        )  # fmt: skip
+        canvas.figure.colorbar(drawn, ax=ax, label=_time_text(record))
     counts = {}
     for name in present:
         here = (labels == code_of(record["label"], name)) & ~timed
@@ -177,19 +186,7 @@ def _draw_points(record: xr.Dataset, canvas: Canvas, show: str) -> Any:
     return canvas.complete(_title(record), handles)
 
 
-def _draw_times(
-    record: xr.Dataset, ax: Axes, x: np.ndarray, y: np.ndarray, here: np.ndarray, size: float
-) -> None:
-    """Starts that learn, coloured by when."""
-    drawn = ax.scatter(
-        x[here], y[here], s=size, c=record["hitting_time"].to_numpy()[here], cmap="viridis",
-        norm=_time_norm(record), linewidths=0, rasterized=True,
-    )  # fmt: skip
-    figure_of(ax).colorbar(drawn, ax=ax, label=_time_text(record))
-
-
 def _time_norm(record: xr.Dataset) -> LogNorm:
-    """Colours of the times to learn, from the fastest to the slowest start."""
     values = record["hitting_time"].to_numpy()
     values = values[_learned(values)]
     low, high = (values.min(), values.max()) if values.size else (1.0, 10.0)
@@ -203,11 +200,11 @@ def _time_text(record: xr.Dataset) -> str:
     )
 
 
-def _draw_slices(record: xr.Dataset, ax: Axes | None, show: str, look: Look) -> Any:
-    """A grid over three coordinates in up to six slices."""
+def _draw_slices(
+    record: xr.Dataset, ax: Axes | None, dims: list[str], norm: LogNorm | None, look: Look
+) -> Any:
     if ax is not None:
         raise InputError("a grid over three coordinates has several slices; omit ax, or select one")
-    dims = check_grid(record)
     across, up = _directions(record, dims)
     slicing = next(name for name in dims if name not in (across, up))
     values = record[slicing].to_numpy()
@@ -217,7 +214,6 @@ def _draw_slices(record: xr.Dataset, ax: Axes | None, show: str, look: Look) -> 
     canvas = Canvas(None, 3.4 * columns, 3.2 * rows, look)
     height = canvas.figure.get_figheight()
     panels = canvas.figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    norm = _time_norm(record) if show != "label" else None
     handles: dict[object, Any] = {}
     for panel, at in zip(panels.flat, chosen, strict=False):
         for handle in _draw_cells(record.isel({slicing: at}), panel, across, up, norm):
@@ -239,22 +235,12 @@ def _add_bar(
     record: xr.Dataset, canvas: Canvas, norm: LogNorm | None, panels: list[Axes],
     side: str = "right",
 ) -> None:  # fmt: skip
-    """One bar of colours for the hitting times of all panels, where they are drawn."""
     if norm is not None:
         colours = ScalarMappable(norm, "viridis")
         canvas.figure.colorbar(colours, ax=panels, label=_time_text(record), location=side)
 
 
-def _draw_grid(record: xr.Dataset, canvas: Canvas, show: str) -> Any:
-    ax = canvas.axes()
-    norm = _time_norm(record) if show != "label" else None
-    handles = _draw_cells(record, ax, *_directions(record, check_grid(record)), norm)
-    _add_bar(record, canvas, norm, [ax])
-    return canvas.complete(_title(record), handles)
-
-
 def _directions(record: xr.Dataset, dims: list[str]) -> tuple[str, str]:
-    """The horizontal and the vertical coordinate."""
     plane = axes_of(record)
     return plane if set(plane) <= set(dims) else (dims[1], dims[0])
 

@@ -316,11 +316,6 @@ def is_dark(figure: Figure) -> bool:
     return max(to_rgb(figure.get_facecolor())) < 0.5
 
 
-def new_figure(width: float, height: float) -> Picture:
-    """An empty figure of that size in inches."""
-    return Picture(figsize=(width, height), dpi=chosen("figure.dpi", DPI), layout="constrained")
-
-
 def figure_of(ax: Axes) -> Figure:
     """The figure that the axes belong to."""
     figure = ax.get_figure(root=True)
@@ -408,7 +403,8 @@ class Canvas:
             self.figure = figure_of(ax)
             self.width = self.figure.get_figwidth() * ax.get_position().width
         else:
-            self.figure = new_figure(self.width, self.width * height / width)
+            size = self.width, self.width * height / width
+            self.figure = Picture(figsize=size, dpi=chosen("figure.dpi", DPI), layout="constrained")
 
     @property
     def narrow(self) -> bool:

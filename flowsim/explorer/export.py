@@ -135,7 +135,6 @@ def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> st
 
 
 def _training_lines(view: View, full: FullSettings, start: Start) -> list[str]:
-    """Training in Python, from the lift that the page trains from."""
     arch, held = full_architecture(view, full), view.fixed_values
     recipe = [f'"{full.trainer}"', f"steps={full.steps}"]
     recipe += [] if full.rate is None else [f"learning_rate={full.rate!r}"]

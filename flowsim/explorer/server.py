@@ -57,7 +57,6 @@ def open_port(port: int) -> int:
 
 
 def _fill(usual: View, pools: Pools, visits: set[Visit], document: Document) -> None:
-    """One page."""
     visits -= {visit for visit in visits if visit.jobs.closed}
     document.title = "flowsim explorer"
     if len(visits) >= MOST_PAGES:

@@ -74,7 +74,6 @@ def plain(value: Any) -> Any:
 
 
 def _chosen(record: xr.Dataset) -> dict[str, Any]:
-    """The chain and the model of a record, with what was chosen of it and its words."""
     names = ["title", "subtitle", "process", "p", "q", "states", "hidden_per_state", "regime",
              "model", "length", "attention", "tied", "bias", "prior"]  # fmt: skip
     chosen = {name: record.attrs[name] for name in names if name in record.attrs}
@@ -83,7 +82,6 @@ def _chosen(record: xr.Dataset) -> dict[str, Any]:
 
 
 def _data(record: xr.Dataset) -> dict[str, Any]:
-    """Attributes of a record's chain; empty if it has none, or several."""
     try:
         chain = chain_of(record.attrs)
     except InputError:
@@ -94,7 +92,6 @@ def _data(record: xr.Dataset) -> dict[str, Any]:
 
 
 def _held(record: xr.Dataset) -> dict[str, Any]:
-    """The values that are held, each by its name and all together as "fixed"."""
     fixed = fixed_of(record.attrs)
     return {**fixed, "fixed": fixed}
 
@@ -150,12 +147,10 @@ def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
 
 
 def _ends(names: Sequence[str]) -> list[str]:
-    """The labels that are ends and no saddles."""
     return [name for name in names if name != "unresolved" and not name.startswith("saddle")]
 
 
 def _critical_points(record: xr.Dataset) -> list[dict[str, Any]]:
-    """The single points among a record's curves, by kind."""
     across, up = axes_of(record)
     return [{"kind": curve.kind, across: x, up: y}
             for curve in curves_of(record, across, up) for x, y in curve.points]  # fmt: skip
@@ -199,7 +194,6 @@ def trained_summary(record: xr.Dataset) -> dict[str, Any]:
 
 
 def _trained(record: xr.Dataset) -> dict[str, Any]:
-    """The optimizer of a record and its numbers; nothing where the flow was followed."""
     a = record.attrs
     names = ("optimizer", "learning_rate", "steps", "loss", "schedule", "batch", "momentum",
              "beta1", "beta2", "weight_decay", "clip", "d", "nudge", "training_seed")  # fmt: skip
@@ -305,7 +299,6 @@ def _by_flow(record: xr.Dataset) -> dict[str, dict[str, int]]:
 
 
 def _left_open(record: xr.Dataset) -> dict[str, int]:
-    """Numbers of undecided runs by reason."""
     reasons = record["end_reason"]
     names = str(reasons.attrs["flag_meanings"]).split()
     codes = zip(np.atleast_1d(reasons.attrs["flag_values"]), names, strict=True)

@@ -46,7 +46,6 @@ def upgraded(record: xr.Dataset) -> xr.Dataset:
 
 
 def _in_plane(record: xr.Dataset, captions: dict[str, str]) -> xr.Dataset:
-    """The curves of a portrait."""
     across, up = captions.get("x", "w"), captions.get("y", "e")
     there = {str(name) for name in record.variables}
     curves: list[Curve] = []
@@ -94,7 +93,6 @@ def _in_plane(record: xr.Dataset, captions: dict[str, str]) -> xr.Dataset:
 
 
 def _pieces(x: np.ndarray, kinds: np.ndarray, saddles: np.ndarray) -> list[Curve]:
-    """The parts of the critical line between its saddles."""
     found = []
     for left, right in pairwise([x[0], *np.sort(saddles), x[-1]]):
         inside = kinds[(x > left) & (x < right)]
@@ -106,7 +104,6 @@ def _pieces(x: np.ndarray, kinds: np.ndarray, saddles: np.ndarray) -> list[Curve
 
 
 def _in_space(record: xr.Dataset, captions: dict[str, str]) -> xr.Dataset:
-    """The curves of a view in space."""
     across, up = captions["x"], captions["y"]
     third = next(str(dim)[6:] for dim in record["plane"].dims if str(dim) != f"plane_{across}")
     x, values = (record[f"plane_{name}"].to_numpy() for name in (across, third))

@@ -115,7 +115,6 @@ def _array(h5: Any, name: str, values: np.ndarray, kinds: str) -> Any:
 
 
 def _set_attributes(place: Any, attributes: Mapping[Hashable, Any]) -> None:
-    """Put attributes there."""
     for name, value in attributes.items():
         words = np.asarray(value).dtype.kind == "U" and np.ndim(value)
         place.attrs[str(name)] = np.asarray(value, dtype=object) if words else value

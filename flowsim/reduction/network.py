@@ -22,8 +22,6 @@ _FAR, _CLOSE, _JUMP, _STAYS = 1e-5, 1e-7, 1e-8, 0.3
 
 
 class _Closed(nn.Module):
-    """A module composed with its loss."""
-
     def __init__(self, module: nn.Module, loss: Callable[..., Tensor]) -> None:
         super().__init__()
         self.module, self.loss = module, loss

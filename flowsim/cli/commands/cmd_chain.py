@@ -147,7 +147,6 @@ def _part(name: str, states: int | None, order: int | None) -> Prior:
 
 
 def _prior_summary(given: Chain) -> Summary:
-    """The exact losses under a prior, ready for JSON."""
     from flowsim.chains.exact_losses import prior_losses
 
     prior, length = given.any_prior(), given.length or options.DEFAULT_LENGTH
@@ -208,7 +207,6 @@ def chain(given: Chain) -> None:
 
 
 def _process_summary(given: Chain, process: HiddenMarkovProcess) -> Summary:
-    """The numbers of a hidden process, ready for JSON."""
     from flowsim.chains.hidden import MAX_WORDS
 
     longest = 16 if process.symbols == 2 else int(math.log(MAX_WORDS, process.symbols) + 1e-9)
@@ -230,7 +228,6 @@ def _process_summary(given: Chain, process: HiddenMarkovProcess) -> Summary:
 
 
 def _summary(chain: MarkovChain | OrderChain) -> Summary:
-    """The numbers of a chain, ready for JSON."""
     own: dict[str, Any] = {n: getattr(chain, n) for n in ("p", "q", "order") if hasattr(chain, n)}
     longest = max(3, own.get("order", 1) + 2)
     second, threshold = chain.second_eigenvalue, "p + q = 1" if hasattr(chain, "q") else None

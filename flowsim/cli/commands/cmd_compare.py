@@ -136,7 +136,6 @@ def compare(given: Compare) -> None:
 
 
 def _check(given: Compare) -> None:
-    """Options that must or must not come together."""
     from full_model.comparison.comparable import check_comparable, check_sampled
 
     check_comparable(given.model)
@@ -172,7 +171,6 @@ def _check(given: Compare) -> None:
 
 
 def _build(given: Compare) -> tuple[Comparison, Tensor, dict[str, object]]:
-    """The settings, the points, and what the record says of these."""
     from full_model.comparison.choices import Comparison
 
     points, chain, starts = _starts(given)
@@ -211,7 +209,6 @@ def _starts(given: Compare) -> tuple[Tensor, GapChain, dict[str, object]]:
 
 
 def _points_of_file(given: Compare, path: Path, dimensions: int) -> tuple[Tensor, GapChain]:
-    """The starts of a record, with its chain, or of a table of points."""
     import torch
 
     from flowsim.scan.starts import Points
@@ -226,7 +223,6 @@ def _points_of_file(given: Compare, path: Path, dimensions: int) -> tuple[Tensor
 
 
 def _train(given: Compare, settings: Comparison, points: Tensor, checkpoint: Path) -> xr.Dataset:
-    """Run the comparison, and say of the record how it was made."""
     import torch
 
     from flowsim.records.attributes import provenance

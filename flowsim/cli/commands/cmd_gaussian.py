@@ -66,7 +66,6 @@ def gaussian(given: Gaussian) -> None:
 
 
 def _sigmas(given: Gaussian, samples: int) -> tuple[float, ...]:
-    """The scales, at least one."""
     found = (given.sigma or spread("0.02:3:40")).sigma
     if isinstance(found, dict):
         raise InputError("--sigma is one scale for all coordinates here: LOW:HIGH:COUNT")
@@ -82,7 +81,6 @@ def _sigmas(given: Gaussian, samples: int) -> tuple[float, ...]:
 def _compute(
     given: Gaussian, spec: ModelSpec, sigmas: tuple[float, ...], samples: int
 ) -> xr.Dataset:
-    """Follow the starts of every scale."""
     import numpy as np
     import torch
 

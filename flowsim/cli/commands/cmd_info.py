@@ -80,7 +80,6 @@ def _record(path: Path) -> Summary:
 
 
 def _checkpoint(path: Path) -> Summary:
-    """Summary of a checkpoint of ``train`` or ``compare``."""
     from full_model.training.checkpoints import load_checkpoint
 
     tensors, state = load_checkpoint(path)
@@ -90,7 +89,6 @@ def _checkpoint(path: Path) -> Summary:
 
 
 def _plain(value: object) -> object:
-    """An attribute as JSON has it."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     return None if value != value else value

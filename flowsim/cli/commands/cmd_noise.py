@@ -91,7 +91,6 @@ def noise(given: Noise) -> None:
 
 
 def _starts_of(given: Noise, model: Model) -> Starts:
-    """The points of a file, or the cells of the window."""
     from flowsim.interface import check_fixed, with_axes
     from flowsim.scan.starts import Grid, Points, cell_centres
 

@@ -143,7 +143,6 @@ def portrait(given: Portrait) -> None:
 
 
 def _check(given: Portrait) -> None:
-    """Options that must or must not come together."""
     if given.compare_optimizers:
         names = ("optimizer", "momentum", "beta1", "beta2", "weight_decay", "d", "nudge", "rtol",
                  "overlay", "points", "confirm", "energy", "no_orbits", "edge", "certify",
@@ -184,7 +183,6 @@ def _check(given: Portrait) -> None:
 
 
 def _check_plane(given: Portrait, model: Model) -> None:
-    """InputError for a window, a view or contours that the model's plane does not have."""
     plane = model.plane
     for name, given_range in (("w", given.w_range), ("e", given.e_range)):
         if given_range is not None and name not in plane.window:

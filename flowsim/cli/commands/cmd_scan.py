@@ -191,7 +191,6 @@ def scan(given: ScanOptions) -> None:
 
 
 def _check(given: ScanOptions) -> None:
-    """Options that must or must not come together."""
     if given.jobs > 1 and given.scheduler is not None:
         raise InputError("--jobs and --scheduler are two ways to compute a scan: give one of them")
     given.check_optimizer(given.model, given.rtol, given.atol, given.integrator)
@@ -245,7 +244,6 @@ def _starts_of(given: StartOptions, model: Model, fixed: dict[str, float]) -> St
 
 
 def _run(given: ScanOptions, spec: ModelSpec, starts: Starts, model: Model, out: Path) -> Summary:
-    """Compute the record, refine its boundary, and return a summary."""
     import xarray as xr
 
     from flowsim.boundary.cells import edge_of_scan

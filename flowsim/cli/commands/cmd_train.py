@@ -204,7 +204,6 @@ def train(given: Train) -> None:
 
 
 def _check(given: Train) -> None:
-    """Options that must or must not come together, files, and sizes."""
     data = given.data()
     if data is None:
         given.chain()
@@ -236,7 +235,6 @@ def _check(given: Train) -> None:
 
 
 def _settings(given: Train) -> RunSettings:
-    """Everything that decides the run's numbers."""
     from full_model.training.settings import RunSettings
 
     data = given.data()
@@ -254,7 +252,6 @@ def _settings(given: Train) -> RunSettings:
 
 
 def _architecture(given: Train, data: Data | None) -> Architecture:
-    """Options of the model and its data."""
     from full_model.model.architecture import Architecture
 
     return Architecture(
@@ -274,7 +271,6 @@ def _symbols(data: Data | None) -> int:
 
 
 def _run(given: Train, settings: RunSettings) -> xr.Dataset:
-    """Train, with the loss and the two losses that it lies between as progress."""
     from torch import Tensor
 
     from flowsim.records.attributes import provenance
@@ -296,7 +292,6 @@ def _run(given: Train, settings: RunSettings) -> xr.Dataset:
 
 
 def _write(record: xr.Dataset, files: dict[str, Path]) -> dict[str, object]:
-    """Write the record, and the figure if there is to be one; the summary."""
     from flowsim.portraits.summaries import summarize
     from flowsim.records.netcdf import write_record
 

@@ -198,7 +198,6 @@ class Gestures:
         self.zoom_back()
 
     def _ranges_moved(self, event: events.RangesUpdate) -> None:
-        """A zoom by box or wheel has ended."""
         bounds = (event.x0, event.x1, event.y0, event.y1)
         if all(isinstance(side, (int, float)) and math.isfinite(side) for side in bounds):
             self._zoom_within([float(side) for side in bounds])

@@ -32,7 +32,6 @@ _VERBS = {
 
 
 def _goes_to(view: View) -> dict[str, str]:
-    """Verb phrases for starts, by the names of the ends."""
     found = ends_of(view).captions.items()
     return {**_VERBS, **{name: escape(f"go {style.way_to(caption)}") for name, caption in found}}
 

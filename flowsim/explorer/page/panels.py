@@ -53,7 +53,6 @@ class Choices:
             name for i, name in enumerate(LOGS) if i in new)))  # fmt: skip
 
     def show(self) -> None:
-        """Let the widgets show the page's view, without their callbacks."""
         c, view = self.visit.controls, self.visit.view
         spec, own = view.spec, {} if view.spec.is_own else view.spec.parameters
         self.updating = True
@@ -91,13 +90,11 @@ class Choices:
             self.updating = False
 
     def show_logs(self, logs: Sequence[str]) -> None:
-        """Names of the logarithmic axes."""
         self.updating = True
         self.visit.controls.logs.active = [i for i, name in enumerate(LOGS) if name in logs]
         self.updating = False
 
     def _model_chosen(self, view: View, _: Any) -> View:
-        """The view of what the model's widgets say together."""
         c = self.visit.controls
         on, name = list(c.options.active), str(c.model.value)
         options: dict[str, Any] = {}
@@ -110,7 +107,6 @@ class Choices:
 
 
 def _with_argument(name: str, view: View, new: Any) -> View:
-    """A model of the user's own with another number."""
     number = int(new) if type(view.numbers[name]) is int else round(float(new), 9)
     return view.with_arguments(**{name: number})
 
@@ -179,7 +175,6 @@ class TrainerPanel:
         self.show()
 
     def show(self) -> None:
-        """The runs in the plane and against time, the buttons and the verdict."""
         visit, c = self.visit, self.visit.controls
         starts, chosen = visit.view.starts, visit.chosen
         visit.runs = [run for run in visit.runs if run.start in starts]
@@ -286,7 +281,6 @@ class Outgoing:
         c.load.on_change("value", lambda _attribute, _old, _new: later(self._lay_over))
 
     def show_address(self, query: str) -> None:
-        """Write the query into the address bar; the page is not loaded again."""
         self.address.data = {"query": [query]}
 
     def save(self, suffix: str) -> None:
@@ -309,7 +303,6 @@ class Outgoing:
         visit.jobs.start("saving", work, show)
 
     def _lay_over(self) -> None:
-        """Lay the paths of a file over the plane, such as a record of training."""
         visit = self.visit
         if not visit.controls.load.value:  # "Clear all"
             return
@@ -326,7 +319,6 @@ class Outgoing:
         visit.show_legend()
 
     def show_commands(self) -> None:
-        """The lines that make the page's contents again."""
         visit = self.visit
         shown = visit.view, visit.full, [run.start for run in visit.runs]
         lines, code = command_lines(*shown), python_lines(*shown)

@@ -70,7 +70,6 @@ class PlaneFigure:
         return self.sources[name]
 
     def _curves(self, name: str, **look: Any) -> None:
-        """A source of any number of curves."""
         self.figure.multi_line("xs", "ys", source=self._source(name, "xs ys"), **look)
 
     def _add_cells(self) -> None:
@@ -104,7 +103,6 @@ class PlaneFigure:
         self._add_marks("points", size=11, line_width=2)
 
     def _add_marks(self, name: str, **look: Any) -> None:
-        """A source of markers that have colours and shapes of their own."""
         self.figure.scatter("x", "y", marker="marker", fill_color="fill", line_color="line",
                             source=self._source(name, _MARKS), **look)  # fmt: skip
 
@@ -144,7 +142,6 @@ class PlaneFigure:
         update_source(self.sources[name], data)
 
     def show_axes(self, view: View) -> None:
-        """Name the axes."""
         names = view.model.long_names
         self.names.data = {"x": [view.x], "y": [view.y]}
         for axis, name in ((self.figure.xaxis[0], view.x), (self.figure.yaxis[0], view.y)):
@@ -177,7 +174,6 @@ class PlaneFigure:
             })  # fmt: skip
 
     def show_border(self, border: Border) -> None:
-        """The boundary of the basins, found between the cells."""
         for name, curves in (("border", border.basins), ("beside saddles", border.saddles)):
             self._put(
                 f"curves {name}", {"xs": [x for _, x in curves], "ys": [y for y, _ in curves]}
@@ -287,7 +283,6 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _marks(x: np.ndarray, y: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
-    """Markers by end, in their colours and shapes."""
     return {
         "x": x, "y": y, "fill": [style.FILL[name] for name in names],
         "line": [style.INK[name] for name in names],
@@ -296,7 +291,6 @@ def _marks(x: np.ndarray, y: np.ndarray, names: Sequence[str]) -> dict[str, Any]
 
 
 def _line(look: dict[str, Any]) -> dict[str, Any]:
-    """A style of the figures in the words of the page."""
     dashes, width = look.get("linestyle", (0, ()))[1], look.get("linewidth", 1.6)
     return {
         "line_color": look["color"], "line_width": width,

@@ -64,7 +64,6 @@ class Picture:
         self._not_before = now + (now - began)
 
     def _draw_curves(self) -> None:
-        """The curves, and the boundary between the cells that are shown."""
         view = self.visit.view
         if not view.at_once:
             return
@@ -74,7 +73,6 @@ class Picture:
         self.show_legend()
 
     def show_legend(self) -> None:
-        """Name what is in the picture."""
         visit = self.visit
         if self.landscape is not None:
             visit.controls.legend.text = legend(

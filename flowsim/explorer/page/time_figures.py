@@ -86,7 +86,6 @@ class TimeFigures:
         self.layout = column(self.figures, sizing_mode="stretch_both")
 
     def _panel(self, name: str, last: bool) -> Any:
-        """One figure, its lines, and the words at their ends."""
         plot = figure(
             x_range=self.time, y_range=Range1d(0, 1), y_axis_label=name, toolbar_location=None,
             tools="", height=165 if last else 140, sizing_mode="stretch_both", name=name,
@@ -173,7 +172,6 @@ class TimeFigures:
         return time + ("loss",) * bool(excess and max(excess) > 30 * usual)
 
     def _draw(self) -> None:
-        """All lines on the axes that are chosen."""
         time_log, loss_log = "time" in self.logs, "loss" in self.logs
         first = min((x.begins for lines in self._lines.values() for x in lines), default=1.0)
         across = _log(first if np.isfinite(first) else 1e-3) if time_log else np.asarray

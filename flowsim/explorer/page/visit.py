@@ -131,7 +131,6 @@ class Visit:
         self.soon("address", REST, self.write_address)
 
     def write_address(self) -> None:
-        """Put the view into the address bar."""
         self.outgoing.show_address(to_query(self.view, self.full))
 
     def soon(self, kind: str, wait: int, call: Callable[[], None]) -> None:
@@ -187,7 +186,6 @@ class Visit:
         self.jobs.start("orbits", work, show, done=done)
 
     def _show_found(self) -> None:
-        """The known orbits of the view's starts, in order."""
         starts, former = self.view.starts, self.orbits
         stale = former if len(former) == len(starts) else [None] * len(starts)
         known = [self._found.get(start) or old for start, old in zip(starts, stale, strict=True)]
@@ -204,14 +202,12 @@ class Visit:
         self._show_beside()
 
     def _show_beside(self) -> None:
-        """Orbits against time, the legend, and training from the chosen one."""
         self.times.show_orbits(self.view, self.orbits, self.chosen)
         self.choices.show_logs(self.times.logs)
         self.panel.show()
         self.soon("edge", REST, self._find_edge)
 
     def _find_edge(self) -> None:
-        """Distance of the chosen start from another end in the window."""
         view = self.view
         if not 0 <= self.chosen < len(self.orbits):
             return
@@ -227,7 +223,6 @@ class Visit:
         self.jobs.start("edge", work, show, pool="edge")
 
     def _show_in_plane(self) -> None:
-        """Starts and orbits in the plane, and what the chosen one does."""
         view = self.view
         self.plane.show_orbits(view, self.orbits, self.chosen)
         waiting = len(view.starts) - len(self.orbits)
