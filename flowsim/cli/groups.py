@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_type_hints
 
 from flowsim.chain import BinaryChain
 from flowsim.cli import options, sizes
-from flowsim.cli.options import OPTIMIZER, TRAINING, option
+from flowsim.cli.options import OPTIMIZER, option
 from flowsim.errors import InputError
 from flowsim.spec import BUILT_IN, ModelSpec, built_in, models_with, or_list, parameters
 from flowsim.training.recipe import MAPPED
@@ -47,8 +47,6 @@ def command(run: Callable[[Any], None]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class OneChain:
-    """The Markov chain."""
-
     p: options.P = None
     q: options.Q = None
 
@@ -96,7 +94,6 @@ class ReducedModelOptions:
         return ModelSpec(self.model, given)
 
     def fixed(self) -> dict[str, float]:
-        """The value of every coordinate that --fix names."""
         values = dict(self.fix or ())
         if len(values) < len(self.fix or ()):
             raise InputError("--fix names a coordinate twice")
@@ -118,7 +115,6 @@ class ReducedModelOptions:
         return [*said, *["dynamic"] * (self.bias == "dynamic"), *given]
 
     def length_word(self, length: int) -> str:
-        """N as a file's name says it."""
         return f"N{length}"
 
 
@@ -159,8 +155,6 @@ _OF_RECIPES = ("learning_rate", "steps", "loss", "batch", "schedule")
 
 @dataclass(frozen=True)
 class OptimizerOptions:
-    """Options of the optimizer."""
-
     optimizer: Annotated[
         Literal["gd", "momentum", "adam", "adamw", "adamw-papers", "own"] | None,
         option(OPTIMIZER, "NAME",
@@ -246,7 +240,6 @@ class OptimizerOptions:
         sizes.check_optimizer(batch, model.length, model.attention, starts)
 
     def optimizer_words(self) -> list[str]:
-        """The optimizer as a file's name says it."""
         if self.optimizer is None:
             return []
         name_parts: list[str] = [self.optimizer]
@@ -258,29 +251,9 @@ class OptimizerOptions:
 
 @dataclass(frozen=True)
 class Tolerances:
-    """Error allowed per step."""
-
     rtol: options.Rtol = None
     atol: options.Atol = 1e-12
     max_steps: options.MaxSteps = None
-
-
-@dataclass(frozen=True)
-class Budget:
-    """When a comparison leaves a run of full training undecided."""
-
-    horizon: Annotated[
-        float | None,
-        option(TRAINING, "T", "Time after which a run of flow or gd is left undecided.  "
-               "[default: 100 times the slowest time scale]",
-               min=1e-9, max=1e15),
-    ] = None  # fmt: skip
-    steps: Annotated[
-        int | None,
-        option(TRAINING, "K", "Steps of sgd and AdamW; of flow and gd the largest number, after "
-               "which a run is left undecided.  [default: 8000; flow and gd: 20000]",
-               min=1, max=10**9),
-    ] = None  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -296,6 +269,8 @@ class Printed:
 class FigureFiles(Printed):
     """Options of the figure and the record: files, and whether they may replace others."""
 
+    #: The kind of record that --from redraws; any by default.
+    kind: ClassVar[str] = ""
     out: options.Figure = None
     source: options.Source = None
     overwrite: options.Overwrite = False
@@ -304,15 +279,10 @@ class FigureFiles(Printed):
     no_legend: options.NoLegend = False
 
     def look(self) -> dict[str, Any]:
-        """Keyword arguments for ``flowsim.draw``."""
         return {"width": self.width, "title": not self.no_title, "legend": not self.no_legend}
 
     def names(self, *name_parts: str) -> tuple[Path, Path]:
-        """Paths of the figure (--out, or named after the words) and of the record.
-
-        Raises:
-            InputError: a name that cannot be written, or a file that exists.
-        """
+        """Paths of the figure (--out, or named after the words) and of the record."""
         from flowsim.records.netcdf import check_output
 
         out = self.out or Path(f"{'_'.join(name_parts)}.png")

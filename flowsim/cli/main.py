@@ -10,7 +10,9 @@ import io
 import os
 import re
 import sys
+from collections.abc import Callable
 from difflib import get_close_matches
+from functools import wraps
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -32,7 +34,7 @@ from flowsim.cli.commands import (
     cmd_verify,
 )
 from flowsim.cli.interruption import INTERRUPTED, SENTENCE, ended_by_signals
-from flowsim.cli.output import BAD_INPUT, echo, warn
+from flowsim.cli.output import BAD_INPUT, echo, redraw, warn
 from flowsim.errors import InputError, Interrupted
 from flowsim.spec import or_list
 from flowsim.version import installed_version
@@ -102,6 +104,16 @@ def _root(
     """Gradient flow of transformers on Markov chains, from initialization to basin."""
 
 
+def _or_redraw(run: Callable[[Any], None]) -> Callable[[Any], None]:
+    """The command, or with --from the redrawing of its record."""
+
+    @wraps(run)
+    def called(given: Any) -> None:
+        (redraw if getattr(given, "source", None) else run)(given)
+
+    return called
+
+
 for run, text in (
     (cmd_portrait.portrait, "Draw basins of attraction, or any record."),
     (cmd_explore.explore, "Explore basins and training in the browser."),
@@ -116,7 +128,7 @@ for run, text in (
     (cmd_info.info, "Say what a record or checkpoint holds."),
 ):
     name = run.__name__.rstrip("_")
-    app.command(name, cls=_InSections, short_help=text)(groups.command(run))
+    app.command(name, cls=_InSections, short_help=text)(groups.command(_or_redraw(run)))
 
 
 def main() -> None:
@@ -156,9 +168,13 @@ def _run(arguments: list[str]) -> None:
         code = app(arguments or ["--help"], prog_name="flowsim", standalone_mode=False)
     except typer.TyperException as error:
         unknown, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
-        if unknown and context:
-            _fail(_unknown_option(unknown, context))
-        _fail(error.format_message())
+        if not (unknown and context):
+            _fail(error.format_message())
+        known = [name for param in context.command.params for name in param.opts]
+        meant = [_MEANT[unknown]] if _MEANT.get(unknown) in known else get_close_matches(
+            unknown, known, 2, 0.75)  # fmt: skip
+        what_there_is = f"{context.command_path} -h lists what there is"
+        _fail(f"no option {unknown}: {f'is {or_list(meant)} meant?' if meant else what_there_is}")
     except InputError as error:
         _fail(str(error))
     except OSError as error:  # of the surroundings: names too long, folders that went away
@@ -176,15 +192,6 @@ def _run(arguments: list[str]) -> None:
     if code == INTERRUPTED:
         warn(SENTENCE)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _unknown_option(name: str, context: Any) -> str:
-    """Message for an option that a command lacks: the closest one, if one is close."""
-    known = [option for param in context.command.params for option in param.opts]
-    meant = [_MEANT[name]] if _MEANT.get(name) in known else get_close_matches(name, known, 2, 0.75)
-    command = context.command_path
-    hint = f"is {or_list(meant)} meant?" if meant else f"{command} -h lists what there is"
-    return f"no option {name}: {hint}"
 
 
 def _fail(sentence: str) -> NoReturn:

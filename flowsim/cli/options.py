@@ -20,12 +20,9 @@ MAX_RANGE = 1000
 MAX_LENGTH = 10**6
 #: p and q lie between this and its complement: nearer to 0 or 1 float64 knows no 1 − p − q.
 SMALLEST_CHANCE = 1e-12
-#: Scales between which float64 holds every start of a cloud, its energy and its orbit.
 
 
 class Interval(NamedTuple):
-    """A window, low < high."""
-
     low: float
     high: float
 
@@ -45,12 +42,8 @@ class Numbers(tuple[float, ...]):
     """One number, or several that increase."""
 
 
-class Lengths(tuple[int, ...]):
-    """One number of positions, or several that increase."""
-
-
-class Cells(tuple[int, ...]):
-    """Cells of a grid along each coordinate."""
+class Counts(tuple[int, ...]):
+    """Whole numbers: of positions, or of cells along each coordinate."""
 
 
 class Spread(NamedTuple):
@@ -78,7 +71,6 @@ def quoted(text: str) -> str:
 
 
 def wrong(must: str, text: str) -> typer.BadParameter:
-    """Message for a value out of range."""
     return typer.BadParameter(f"must {must}, not {quoted(text)}.")
 
 
@@ -188,28 +180,25 @@ def probabilities(text: str) -> Numbers:
 
 
 def probability(text: str) -> float:
-    """One probability."""
     return probabilities(_one(text))[0]
 
 
 def length(text: str) -> int:
-    """One number of positions."""
     count = integer(_one(text))
     if not 1 <= count <= MAX_LENGTH:
         raise wrong(f"be from 1 to {MAX_LENGTH}", text)
     return count
 
 
-def lengths(text: str) -> Lengths:
+def lengths(text: str) -> Counts:
     """N, or LOW:HIGH:COUNT, evenly spaced and rounded to whole numbers."""
-    values = Lengths(map(round, _evenly(text)) if ":" in text else [integer(text)])
+    values = Counts(map(round, _evenly(text)) if ":" in text else [integer(text)])
     if not all(1 <= value <= MAX_LENGTH for value in values) or len(set(values)) < len(values):
         raise wrong(f"be from 1 to {MAX_LENGTH}, or LOW:HIGH:COUNT with no number twice", text)
     return values
 
 
 def states(text: str) -> int:
-    """A number of states."""
     count = integer(text)
     if not 2 <= count <= MAX_STATES:
         raise wrong(f"be from 2 to {MAX_STATES}", text)
@@ -235,9 +224,9 @@ def spread(text: str) -> Spread:
     return Spread(found)
 
 
-def cells(text: str) -> Cells:
+def cells(text: str) -> Counts:
     """64x64, or 64x64x32: cells along each coordinate that varies."""
-    counts = Cells(map(integer, text.lower().split("x")))
+    counts = Counts(map(integer, text.lower().split("x")))
     if not all(1 <= count <= MAX_CELLS for count in counts):
         raise wrong(f"be numbers of cells such as 512x512, each from 1 to {MAX_CELLS}", text)
     return counts
@@ -298,7 +287,6 @@ def option(section: str, metavar: str, help: str, *names: str, **more: Any) -> A
 
 
 def flag(section: str, name: str, help: str) -> Any:
-    """An option that is given or not."""
     return typer.Option(name, help=help, rich_help_panel=section)
 
 
@@ -407,7 +395,7 @@ Edge = Annotated[
     flag(WORK, "--edge", "Also record how far every start is from another end, and draw contours."),
 ]
 Grid = Annotated[
-    Cells | None,
+    Counts | None,
     option(STARTS, "ExW",
            "Cells along e and w (and every further coordinate that is not fixed), as 64x64.",
            parser=cells),

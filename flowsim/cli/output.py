@@ -76,9 +76,6 @@ def report(
 
     The command ends with an exit code of its own where labels contradict a check or are unknown, or
     where the summary's agreement is below ``require``.
-
-    Raises:
-        InputError: it cannot be printed; the files are there, whole.
     """
     whole = {
         **summary,
@@ -103,18 +100,20 @@ def report(
                "not_finite")  # fmt: skip
     if any(summary.get(name) for name in unknown):
         if not given.quiet:
-            warn(_remedy(summary))
+            tried = (text for name, text in _REMEDIES.items() if name in summary)
+            warn(
+                next(tried, "some starts are unresolved: try more --max-steps, or a smaller --rtol")
+            )
         raise typer.Exit(UNRESOLVED)
 
 
-def _remedy(summary: Summary) -> str:
-    if "not_finite" in summary:
-        return "some models are no longer finite: try a smaller --learning-rate"
-    if "unresolved_outcomes" in summary:
-        return "some runs are undecided: try more --steps, or a longer --horizon of flow and gd"
-    if "optimizer" in summary:
-        return "some starts are unresolved: try more --steps, or a smaller --learning-rate"
-    return "some starts are unresolved: try more --max-steps, or a smaller --rtol"
+#: Advice on what is unresolved, by a name that the summary has.
+_REMEDIES = {
+    "not_finite": "some models are no longer finite: try a smaller --learning-rate",
+    "unresolved_outcomes": "some runs are undecided: try more --steps, or a longer --horizon of "
+    "flow and gd",
+    "optimizer": "some starts are unresolved: try more --steps, or a smaller --learning-rate",
+}
 
 
 def write_figure(
@@ -124,9 +123,6 @@ def write_figure(
 
     Both appear together; where the figure cannot be drawn the record is kept alone. ``look`` are
     arguments of ``flowsim.draw``. Returns the record's summary.
-
-    Raises:
-        InputError: a record that no figure shows, or files that cannot be written.
     """
     from flowsim.drawing.any_record import draw
     from flowsim.drawing.style import save_figure
@@ -154,6 +150,14 @@ def write_figure(
     return summarize(record)
 
 
+def write_and_report(
+    record: xr.Dataset, figure: Path, stored: Path, given: FigureFiles, require: float | None = None
+) -> None:
+    """Write a record and its figure, and print the summary; see ``write_figure``, ``report``."""
+    summary = write_figure(record, figure, stored, **given.look())
+    report(summary, {"figure": figure, "record": stored}, given, require)
+
+
 def _in_a_line(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
@@ -176,21 +180,12 @@ _OF_FIGURES = {
 }  # fmt: skip
 
 
-def redraw(source: Path, given: FigureFiles, wanted: str = "") -> None:
-    """Draw a record under --out, by default next to the record, and print its summary.
-
-    Args:
-        source: the record.
-        given: the command's options.
-        wanted: the kind that the record must be; by default any kind.
-
-    Raises:
-        InputError: other options, no record of this kind, or a figure that cannot be drawn or
-            written.
-    """
+def redraw(given: FigureFiles) -> None:
+    """Draw the record of --from under --out, by default next to it, and print its summary."""
     from flowsim.records.netcdf import check_output, read_record
 
-    usual = vars(type(given)())
+    source, usual = given.source, vars(type(given)())
+    assert source is not None
     for name, value in vars(given).items():
         if name not in _OF_FIGURES and value != usual[name]:
             raise InputError(
@@ -205,7 +200,7 @@ def redraw(source: Path, given: FigureFiles, wanted: str = "") -> None:
     check_output(figure, "--out", FIGURES, given.overwrite)
     record = read_record(source)
     kind = record.attrs["kind"]
-    if wanted and kind != wanted:
+    if given.kind and kind != given.kind:
         raise InputError(
             f"{str(source)!r} is a record of the kind {kind!r}: flowsim portrait --from draws it; "
             "here --from redraws only what this command computes, and starts are --points"
@@ -242,7 +237,6 @@ class Meter:
         self._counts: dict[str, int] = {}
 
     def advance(self, more: int) -> None:
-        """Add to the amount done."""
         self.update(self.done + more)
 
     def update(self, done: int, message: str | None = None) -> None:
@@ -274,7 +268,6 @@ class Meter:
 
 
 def duration(seconds: float) -> str:
-    """A duration in a readable unit."""
     for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"

@@ -74,15 +74,12 @@ def _beside_the_flow(shares: Mapping[str, float]) -> Mapping[str, Any]:
 def _columns(entries: Mapping[str, Any], least: int) -> dict[str, list[Any]]:
     """The lists of numbers of one length, where at least so many make a table."""
     lists = {name: value for name, value in entries.items()
-             if isinstance(value, list) and value and all(map(_is_number, value))}  # fmt: skip
+             if isinstance(value, list) and value
+             and all(x is None or isinstance(x, Number) for x in value)}  # fmt: skip
     lengths = [len(value) for value in lists.values()]
     found = {name: value for name, value in lists.items()
              if len(value) == max(lengths, key=lengths.count)}  # fmt: skip
     return found if len(found) >= least else {}
-
-
-def _is_number(value: Any) -> bool:
-    return value is None or isinstance(value, Number)
 
 
 def _records(

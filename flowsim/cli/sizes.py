@@ -13,13 +13,7 @@ _GIB = 2**30
 
 
 def require_memory(what: str, needed: float, smaller: str) -> None:
-    """InputError, with both sizes, if ``needed`` bytes are more than this machine has free.
-
-    Args:
-        what: what would need them, as the sentence's subject.
-        needed: bytes.
-        smaller: which options make it smaller.
-    """
+    """InputError, with both sizes, if ``needed`` bytes are more than this machine has free."""
     from flowsim.memory import available_memory
 
     available = available_memory()
@@ -39,12 +33,6 @@ def check_enumeration(length: int, instead: str = "", states: int = 2) -> None:
             f"10^{length * math.log10(states):.0f} of --length {length}: choose at most {most}"
             f"{instead}"
         )
-
-
-def check_verify(d: int, length: int) -> None:
-    """Check ``verify``: all sequences, and weights and their gradient of width 4d."""
-    check_enumeration(length)
-    require_memory(f"a transformer of d = {d}", 8.0 * 4 * (8 * d * d + 4 * d * d), "--d")
 
 
 def check_training(

@@ -102,11 +102,7 @@ def chain_of_order(rows: list[list[float]], order: int) -> OrderChain:
 
 
 def prior_of(text: str, states: int | None, order: int | None) -> Prior:
-    """The prior that --prior, --states and --order describe together.
-
-    Raises:
-        InputError: an unknown name, weights that are none, or options that do not fit.
-    """
+    """The prior that --prior, --states and --order describe together."""
     from flowsim.chains.priors import MixturePrior
 
     names, given = [], []
@@ -165,8 +161,6 @@ def _prior_summary(given: Chain) -> Summary:
 
 @dataclass(frozen=True)
 class Chain(AnyChain):
-    """The options of ``chain``."""
-
     length: Annotated[
         int | None,
         option(CHAIN, "N",

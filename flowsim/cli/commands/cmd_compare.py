@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from flowsim.cli import options, sizes
 from flowsim.cli.files import require_file
-from flowsim.cli.groups import Budget, FigureFiles, ModelOnChain, chain_words
+from flowsim.cli.groups import FigureFiles, ModelOnChain, chain_words
 from flowsim.cli.options import FULL, OUTPUT, TRAINING, WINDOW, Interval, option
-from flowsim.cli.output import neutral_command, progress, redraw, report, write_figure
+from flowsim.cli.output import neutral_command, progress, write_and_report
 from flowsim.errors import InputError
 from flowsim.models.states import HIDDEN_PER_STATE
 from flowsim.spec import ModelSpec, built_in, has_parameter, parameters
@@ -27,9 +27,19 @@ _WIDTH = "[default: -2:2, since full models train for long from further out]"
 
 
 @dataclass(frozen=True)
-class Compare(ModelOnChain, Budget, FigureFiles):
-    """The options of ``compare``."""
-
+class Compare(ModelOnChain, FigureFiles):
+    kind = "comparison"
+    horizon: Annotated[
+        float | None,
+        option(TRAINING, "T", "Time after which a run of flow or gd is left undecided.  "
+               "[default: 100 times the slowest time scale]", min=1e-9, max=1e15),
+    ] = None  # fmt: skip
+    steps: Annotated[
+        int | None,
+        option(TRAINING, "K", "Steps of sgd and AdamW; of flow and gd the largest number, after "
+               "which a run is left undecided.  [default: 8000; flow and gd: 20000]",
+               min=1, max=10**9),
+    ] = None  # fmt: skip
     length: options.Positions = options.DEFAULT_LENGTH
     trainer: Annotated[
         Literal["flow", "gd", "sgd", "momentum", "adam", "adamw", "adamw-papers"],
@@ -77,11 +87,9 @@ class Compare(ModelOnChain, Budget, FigureFiles):
 
     @property
     def units(self) -> int | None:
-        """Hidden units for each of several states."""
         return None if self.states is None else self.hidden_per_state or HIDDEN_PER_STATE
 
     def hidden(self) -> int:
-        """Hidden units of the transformer."""
         return 4 * self.d if not (self.states and self.units) else self.states * self.units
 
     def name_words(self) -> list[str]:
@@ -122,17 +130,27 @@ def compare(given: Compare) -> None:
       flowsim compare --p 0.5 --q 0.8 --model rank-one --trainer gd --grid 20x20
       flowsim compare --model states --states 3 --p 0.8 --noise 0.02 --length 4
     """
-    if given.source is not None:
-        redraw(given.source, given, wanted="comparison")
-        return
     _check(given)
     figure, stored = given.names("compare", *given.name_words())
-    settings, points, starts = _build(given)
+    from full_model.comparison.choices import Comparison
+
+    points, chain, starts = _starts(given)
+    noisy = given.noise > 0 and given.noise_on != "others"
+    exact = given.trainer in ("flow", "gd")
+    if (points.shape[1] == 3 or noisy) and exact:
+        sampled = "" if given.states else "; or sampled batches, --trainer sgd or adamw"
+        sizes.check_enumeration(given.length, sampled, given.states or 2)
+    batch = 0 if exact else given.batch
+    sizes.check_comparison(given.d, given.length, len(points), given.hidden(), batch)
+    settings = Comparison(
+        chain.p, getattr(chain, "q", None), given.model, given.trainer, given.d, given.length,
+        given.noise, given.noise_on, given.seed, given.horizon, given.steps, given.batch,
+        given.learning_rate, given.device, states=given.states,
+        hidden_per_state=given.hidden_per_state,
+    )  # fmt: skip
     record = _train(given, settings, points, stored.with_suffix(".safetensors"))
     record.attrs |= starts
-    summary = write_figure(record, figure, stored, **given.look())
-    files = {"figure": figure, "record": stored}
-    report(summary, files, given, given.require)
+    write_and_report(record, figure, stored, given, given.require)
 
 
 def _check(given: Compare) -> None:
@@ -168,25 +186,6 @@ def _check(given: Compare) -> None:
         raise InputError("--noise-on says where the noise is, and there is none: give --noise")
     if not sampled and (given.batch, given.learning_rate) != (16, None):
         raise InputError("--batch and --learning-rate go with a --trainer on sampled batches")
-
-
-def _build(given: Compare) -> tuple[Comparison, Tensor, dict[str, object]]:
-    from full_model.comparison.choices import Comparison
-
-    points, chain, starts = _starts(given)
-    noisy = given.noise > 0 and given.noise_on != "others"
-    if (points.shape[1] == 3 or noisy) and given.trainer in ("flow", "gd"):
-        sampled = "" if given.states else "; or sampled batches, --trainer sgd or adamw"
-        sizes.check_enumeration(given.length, sampled, given.states or 2)
-    batch = given.batch if given.trainer not in ("flow", "gd") else 0
-    sizes.check_comparison(given.d, given.length, len(points), given.hidden(), batch)
-    settings = Comparison(
-        chain.p, getattr(chain, "q", None), given.model, given.trainer, given.d, given.length,
-        given.noise, given.noise_on, given.seed, given.horizon, given.steps, given.batch,
-        given.learning_rate, given.device, states=given.states,
-        hidden_per_state=given.hidden_per_state,
-    )  # fmt: skip
-    return settings, points, starts
 
 
 def _starts(given: Compare) -> tuple[Tensor, GapChain, dict[str, object]]:

@@ -8,14 +8,12 @@ from typing import Annotated
 from flowsim.cli import options
 from flowsim.cli.groups import ModelFigure
 from flowsim.cli.options import PARAMETERS, WORK, Named, flag, option, settings
-from flowsim.cli.output import neutral_command, progress, redraw, report, write_figure
+from flowsim.cli.output import neutral_command, progress, report, write_figure
 from flowsim.errors import InputError
 
 
 @dataclass(frozen=True)
 class Continue(ModelFigure):
-    """The options of ``continue``."""
-
     over: Annotated[
         Named | None,
         option(PARAMETERS, "NAME=LOW:HIGH:COUNT", "The parameter: a numeric argument of the model, "
@@ -58,9 +56,6 @@ def continue_(given: Continue) -> None:
       flowsim continue --p 0.5 --q 0.8 --over sigma=0.05:3:20
       flowsim continue --model mine.py:Cusp --over b=-3:3:5 --and a=-2:1:5
     """
-    if given.source is not None:
-        redraw(given.source, given)
-        return
     if given.over is None or not isinstance(given.over.value, options.Numbers):
         raise InputError("--over NAME=LOW:HIGH:COUNT is needed: the parameter and its values")
     if given.second is not None and not isinstance(given.second.value, options.Numbers):
@@ -74,7 +69,6 @@ def continue_(given: Continue) -> None:
     from flowsim.scan.kept import kept
     from flowsim.scan.starts import Points
 
-    torch.set_num_threads(1)  # a second thread only slows arrays of this size down
     several = [x for x in (given.over, given.second) if x is not None]
     name, values = several[0]
     for parameter, each in several:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Explore(ReducedModelOptions):
-    """The options of ``explore``."""
-
     p: options.P = None
     q: options.Q = None
     window: options.Windows = None
@@ -70,7 +68,6 @@ def explore(given: Explore) -> None:
 
 
 def first_view(given: Explore) -> View:
-    """The first view of a page."""
     from flowsim.explorer.view import View, Window
     from flowsim.interface import chosen_axes, with_axes
 

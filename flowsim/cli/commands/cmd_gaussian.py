@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from flowsim.cli import options
 from flowsim.cli.groups import ModelFigure, Tolerances
 from flowsim.cli.options import STARTS, Spread, option, spread
-from flowsim.cli.output import progress, redraw, report, write_figure
+from flowsim.cli.output import progress, write_and_report
 from flowsim.errors import InputError
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from flowsim.spec import ModelSpec
 
 #: Starts of one run, which are held in memory.
 MAX_STARTS = 10_000_000
@@ -22,8 +17,7 @@ MAX_STARTS = 10_000_000
 
 @dataclass(frozen=True)
 class Gaussian(ModelFigure, Tolerances):
-    """The options of ``gaussian``."""
-
+    kind = "gaussian"
     sigma: Annotated[
         Spread | None,
         option(STARTS, "LOW:HIGH:COUNT",
@@ -51,52 +45,34 @@ def gaussian(given: Gaussian) -> None:
       flowsim gaussian --p 0.5 --q 0.8 --sigma 0.02:3:40
       flowsim gaussian --model mine.py:DoubleWell --sigma 0.1:2:8
     """
-    if given.source is not None:
-        redraw(given.source, given, wanted="gaussian")
-        return
     # the flow of the same starts keeps its tolerances
     given.check_optimizer(given.model, None, 1e-12, "flowsim")
     samples = given.samples or (4096 if given.optimizer is None else 256)
-    sigmas = _sigmas(given, samples)
+    sigma = (given.sigma or spread("0.02:3:40")).sigma
+    if isinstance(sigma, dict):
+        raise InputError("--sigma is one scale for all coordinates here: LOW:HIGH:COUNT")
+    sigmas = sigma if isinstance(sigma, tuple) else (sigma,)
+    total, unit = len(sigmas) * samples, "starts"
+    if total > MAX_STARTS:
+        raise InputError(
+            f"--sigma and --samples ask for {total} starts; at most {MAX_STARTS} go in one run"
+        )
     spec = given.spec()
     figure, stored = given.files_of("gaussian")
-    record = _compute(given, spec, sigmas, samples)
-    summary = write_figure(record, figure, stored, **given.look())
-    report(summary, {"figure": figure, "record": stored}, given)
-
-
-def _sigmas(given: Gaussian, samples: int) -> tuple[float, ...]:
-    found = (given.sigma or spread("0.02:3:40")).sigma
-    if isinstance(found, dict):
-        raise InputError("--sigma is one scale for all coordinates here: LOW:HIGH:COUNT")
-    sigmas = found if isinstance(found, tuple) else (found,)
-    if len(sigmas) * samples > MAX_STARTS:
-        raise InputError(
-            f"--sigma and --samples ask for {len(sigmas) * samples} starts; at most "
-            f"{MAX_STARTS} go in one run"
-        )
-    return sigmas
-
-
-def _compute(
-    given: Gaussian, spec: ModelSpec, sigmas: tuple[float, ...], samples: int
-) -> xr.Dataset:
     import numpy as np
-    import torch
 
-    from flowsim.scan.gaussian import gaussian_record
+    from flowsim.scan.gaussian import gaussian
 
-    torch.set_num_threads(1)  # a second thread only slows arrays of this size down
     model = spec.build()
     if given.fixed():
         raise InputError("--fix has no use here: every coordinate is drawn")
     optimizer = given.choice_of_optimizer(given.model, given.seed)
-    total, unit = len(sigmas) * samples, "starts"
     given.check_optimizer_size(model, total)
     if optimizer is not None:
         total, unit = total * optimizer.recipe.steps, "steps"
     with progress(total, unit, given.quiet) as meter:
-        return gaussian_record(
+        record = gaussian(
             model, np.array(sigmas), samples, given.seed, given.rtol, given.atol,
             progress=meter.advance, optimizer=optimizer, max_steps=given.max_steps,
         )  # fmt: skip
+    write_and_report(record, figure, stored, given)

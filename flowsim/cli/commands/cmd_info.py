@@ -24,8 +24,6 @@ _HIDDEN = ("settings", "end_names")
 
 @dataclass(frozen=True)
 class Info:
-    """The options of ``info``."""
-
     file: Annotated[
         Path,
         typer.Argument(metavar="RECORD", help="A record (.nc) or a checkpoint (.safetensors)."),
@@ -57,9 +55,17 @@ def info(given: Info) -> None:
         if given.table.exists():
             raise InputError(f"{str(given.table)!r} exists: choose another name")
         write_table(read_record(path), given.table)
-    held = _checkpoint(path) if path.suffix == ".safetensors" else _record(path)
-    held = {"file": str(path), **held}
-    echo(json.dumps(held, indent=2) if given.as_json else as_text(held))
+    content: Summary = {"file": str(path)}
+    if path.suffix == ".safetensors":
+        from full_model.training.checkpoints import load_checkpoint
+
+        tensors, state = load_checkpoint(path)
+        plain = {name: value for name, value in state.items() if name != "sha256"}
+        shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
+        content |= {"kind": "checkpoint", **plain, "tensors": shapes}
+    else:
+        content |= _record(path)
+    echo(json.dumps(content, indent=2) if given.as_json else as_text(content))
 
 
 def _record(path: Path) -> Summary:
@@ -77,15 +83,6 @@ def _record(path: Path) -> Summary:
         if name in attributes:
             kept[name] = json.loads(str(attributes[name]))
     return {**kept, "dimensions": sizes, "variables": variables}
-
-
-def _checkpoint(path: Path) -> Summary:
-    from full_model.training.checkpoints import load_checkpoint
-
-    tensors, state = load_checkpoint(path)
-    plain = {name: value for name, value in state.items() if name != "sha256"}
-    shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
-    return {"kind": "checkpoint", **plain, "tensors": shapes}
 
 
 def _plain(value: object) -> object:

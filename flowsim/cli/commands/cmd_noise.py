@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from flowsim.cli import options
 from flowsim.cli.groups import FigureFiles, HiddenProcess, ModelOnChain, chain_words
 from flowsim.cli.options import NOISE, STARTS, WINDOW, Spread, option
-from flowsim.cli.output import progress, redraw, report, write_figure
+from flowsim.cli.output import progress, write_and_report
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Noise(HiddenProcess, ModelOnChain, FigureFiles):
-    """The options of ``noise``."""
-
+    kind = "noise"
     temperature: Annotated[
         Spread | None,
         option(NOISE, "T", "Temperature in nats: a number, or LOW:HIGH:COUNT evenly spaced in the "
@@ -61,9 +60,6 @@ def noise(given: Noise) -> None:
       flowsim noise --p 0.5 --q 0.8 --temperature 1e-4:1:9 --time 100 --points starts.csv
       flowsim noise --model mine.py:DoubleWell --temperature 0.05 --time 10 --window x=-2:2,y=-2:2
     """
-    if given.source is not None:
-        redraw(given.source, given, wanted="noise")
-        return
     if given.temperature is None or given.time is None:
         raise InputError("--temperature and --time are needed: of the noise, and for how long")
     if isinstance(given.temperature.sigma, dict):
@@ -75,7 +71,6 @@ def noise(given: Noise) -> None:
 
     from flowsim.noise.ends import end_probabilities
 
-    torch.set_num_threads(1)  # a second thread only slows arrays of this size down
     model = spec.build()
     starts = _starts_of(given, model)
     warmth = np.atleast_1d(np.asarray(given.temperature.sigma, dtype=float))
@@ -86,8 +81,7 @@ def noise(given: Noise) -> None:
             torch.Generator().manual_seed(given.seed), given.seeds, step=given.step,
             progress=meter.advance,
         )  # fmt: skip
-    summary = write_figure(record, figure, stored, **given.look())
-    report(summary, {"figure": figure, "record": stored}, given)
+    write_and_report(record, figure, stored, given)
 
 
 def _starts_of(given: Noise, model: Model) -> Starts:

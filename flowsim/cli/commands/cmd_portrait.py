@@ -10,19 +10,15 @@ from flowsim.cli import options
 from flowsim.cli.files import require_file
 from flowsim.cli.groups import ModelFigure, Tolerances
 from flowsim.cli.options import OPTIMIZER, OUTPUT, STARTS, WINDOW, flag, option
-from flowsim.cli.output import progress, redraw, report, write_figure
+from flowsim.cli.output import progress, write_and_report
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
-    import xarray as xr
-
     from flowsim.interface import Model
 
 
 @dataclass(frozen=True)
 class Portrait(ModelFigure, Tolerances):
-    """The options of ``portrait``."""
-
     window: options.Windows = None
     w_range: options.WRange = None
     e_range: options.ERange = None
@@ -65,8 +61,7 @@ class Portrait(ModelFigure, Tolerances):
              "losses, and outline the proven ones."),
     ] = False  # fmt: skip
     nullclines: Annotated[
-        bool,
-        flag(OUTPUT, "--nullclines", "Draw where one component of the flow changes its sign."),
+        bool, flag(OUTPUT, "--nullclines", "Draw where one component of the flow changes its sign.")
     ] = False
     manifolds: Annotated[
         bool,
@@ -87,7 +82,6 @@ class Portrait(ModelFigure, Tolerances):
     ] = None  # fmt: skip
 
     def curves(self) -> list[str]:
-        """The further curves to draw."""
         return [name for name in ("nullclines", "manifolds") if getattr(self, name)]
 
     def look(self) -> dict[str, Any]:
@@ -117,29 +111,60 @@ def portrait(given: Portrait) -> None:
       flowsim portrait --model mine.py:Three --window y=-2:2,z=-1:1 --fix x=0.3
       flowsim portrait --model mine.py:Three --view 3d
     """
-    if given.source is not None:
-        redraw(given.source, given)
-        return
     spec = given.spec()
     _check(given)
     view = ["3d"] if given.view == "3d" else ["optimizers"] * given.compare_optimizers
-    import torch
-
+    from flowsim.flow.solver import solver_of
     from flowsim.interface import chosen_axes, with_axes
 
-    torch.set_num_threads(1)  # a second thread only slows arrays of this size down
     model = spec.build()
     if given.view == "plane":
         model = with_axes(model, *(given.window or ()))
     chosen = chosen_axes(model)  # axes other than the model's usual ones
     figure, stored = given.files_of("portrait", *view, *chosen)
     _check_plane(given, model)
+    resolution = given.resolution or solver_of(model).defaults.resolution
     if given.compare_optimizers:
-        summary = write_figure(_optimizers(given, model), figure, stored)
+        from flowsim.portraits.optimizers import compare_optimizers
+
+        resolution = given.resolution or min(resolution, 48)
+        ranges = (("w", given.w_range), ("e", given.e_range))
+        window = {**(given.window or {}), **{name: side for name, side in ranges if side}}
+        full = {**model.plane.window, **window} if window else None
+        with progress(resolution**2, "starts", given.quiet) as meter:
+            record = compare_optimizers(
+                model, full, given.fixed(), resolution, given.learning_rate, given.steps or 3000,
+                meter.advance, meter.then,
+            )  # fmt: skip
+    elif given.view == "3d":
+        from flowsim.portraits.in_space import phase_space
+
+        usual, atol = model.plane.defaults, 1e-10 if given.rtol is None else given.atol
+        with progress(len(usual.far) + len(usual.near), "orbits", given.quiet) as meter:
+            record = phase_space(
+                model, given.w_range, given.e_range, given.a_range, given.rtol, atol,
+                meter.advance, meter.then, given.window, given.max_steps,
+            )  # fmt: skip
     else:
-        record = _space(given, model) if given.view == "3d" else _plane(given, model)
-        summary = write_figure(record, figure, stored, **given.look())
-    report(summary, {"figure": figure, "record": stored}, given)
+        from flowsim.portraits.in_plane import portrait
+        from flowsim.scan.starts import Points
+
+        names = model.plane.y, model.plane.x
+        starts = None if given.points is None else Points.read(given.points, names)
+        total, unit = resolution**2, "cells"
+        optimizer = given.choice_of_optimizer(given.model, given.seed)
+        if optimizer is not None:
+            given.check_optimizer_size(model, total)
+            total, unit = total * optimizer.recipe.steps, "steps"
+        with progress(total, unit, given.quiet) as meter:
+            record = portrait(
+                model, given.w_range, given.e_range, resolution, given.rtol, given.atol,
+                given.fixed(), meter.advance, given.integrator, given.confirm, meter.then,
+                window=given.window, optimizer=optimizer, device=given.device, starts=starts,
+                max_steps=given.max_steps, edge=given.edge, certify=given.certify,
+                curves=given.curves(),
+            )  # fmt: skip
+    write_and_report(record, figure, stored, given)
 
 
 def _check(given: Portrait) -> None:
@@ -202,53 +227,3 @@ def _check_plane(given: Portrait, model: Model) -> None:
             f"--energy draws a conserved energy, and the plane of the {model.name} model, as "
             "chosen, has none; omit it here"
         )
-
-
-def _plane(given: Portrait, model: Model) -> xr.Dataset:
-    from flowsim.flow.solver import solver_of
-    from flowsim.portraits.in_plane import portrait
-    from flowsim.scan.starts import Points
-
-    names = model.plane.y, model.plane.x
-    starts = None if given.points is None else Points.read(given.points, names)
-    resolution = given.resolution or solver_of(model).defaults.resolution
-    total, unit = resolution**2, "cells"
-    optimizer = given.choice_of_optimizer(given.model, given.seed)
-    if optimizer is not None:
-        given.check_optimizer_size(model, total)
-        total, unit = total * optimizer.recipe.steps, "steps"
-    with progress(total, unit, given.quiet) as meter:
-        return portrait(
-            model, given.w_range, given.e_range, resolution, given.rtol, given.atol, given.fixed(),
-            meter.advance, given.integrator, given.confirm, meter.then, window=given.window,
-            optimizer=optimizer, device=given.device, starts=starts, max_steps=given.max_steps,
-            edge=given.edge, certify=given.certify, curves=given.curves(),
-        )  # fmt: skip
-
-
-def _optimizers(given: Portrait, model: Model) -> xr.Dataset:
-    from flowsim.flow.solver import solver_of
-    from flowsim.portraits.optimizers import compare_optimizers
-
-    resolution = given.resolution or min(solver_of(model).defaults.resolution, 48)
-    window = {**(given.window or {})}
-    for name, side in (("w", given.w_range), ("e", given.e_range)):
-        window |= {} if side is None else {name: side}
-    full = {**model.plane.window, **window} if window else None
-    with progress(resolution**2, "starts", given.quiet) as meter:
-        return compare_optimizers(
-            model, full, given.fixed(), resolution, given.learning_rate, given.steps or 3000,
-            meter.advance, meter.then,
-        )  # fmt: skip
-
-
-def _space(given: Portrait, model: Model) -> xr.Dataset:
-    from flowsim.portraits.in_space import phase_space
-
-    plane = model.plane.defaults
-    with progress(len(plane.far) + len(plane.near), "orbits", given.quiet) as meter:
-        atol = 1e-10 if given.rtol is None else given.atol
-        return phase_space(
-            model, given.w_range, given.e_range, given.a_range, given.rtol, atol, meter.advance,
-            meter.then, given.window, given.max_steps,
-        )  # fmt: skip

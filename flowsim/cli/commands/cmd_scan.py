@@ -12,7 +12,6 @@ from flowsim.cli import options
 from flowsim.cli.groups import HiddenProcess, OptimizerOptions, Printed, Tolerances
 from flowsim.cli.options import CHAIN, OUTPUT, SOME, WINDOW, WORK, Interval, option
 from flowsim.cli.output import neutral_command, progress, report
-from flowsim.cli.printer import Summary
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
     from flowsim.interface import Model
     from flowsim.scan.starts import Starts
-    from flowsim.spec import ModelSpec
 
 #: Names of labels next to a count, in the order of display; and the numbers of found ends.
 SHOWN = {1: "minima", 2: "trapped", 3: "saddle", 0: "unresolved"}
@@ -31,8 +29,6 @@ _CHANCES = "between 0 and 1, or LOW:HIGH:COUNT of them."
 
 @dataclass(frozen=True)
 class StartOptions:
-    """Options for the starts of a scan."""
-
     grid: options.Grid = None
     window: options.Windows = None
     e_range: options.ERange = None
@@ -59,35 +55,9 @@ class StartOptions:
             found |= {} if bounds is None else {name: bounds}
         return found
 
-    def start_words(self) -> list[str]:
-        """The starts as a file's name says them."""
-        if self.grid is not None:
-            return [f"grid{'x'.join(map(str, self.grid))}"]
-        if self.points is not None:
-            return [self.points.stem]
-        return [f"cloud{self.cloud}"]
-
-    def check_starts(self, optimizer: object) -> None:
-        """InputError unless one kind of starts is given, with what goes with it."""
-        if (self.grid, self.points, self.cloud).count(None) != 2:
-            raise InputError("give the starts: one of --grid, --points and --cloud")
-        if self.cloud is not None and self.sigma is None:
-            raise InputError(
-                "--cloud needs --sigma, the spread of its draws: a number, LOW:HIGH:COUNT or "
-                "e=S,w=S"
-            )
-        if self.cloud is None and self.sigma is not None:
-            raise InputError("--sigma, the spread of draws, goes with --cloud")
-        if self.cloud is None and self.seed and optimizer is None:
-            raise InputError("--seed goes with --cloud or --optimizer: nothing else here is random")
-        if self.windows() and self.grid is None:
-            raise InputError("ranges go with --grid")
-
 
 @dataclass(frozen=True)
 class ScanOptions(StartOptions, HiddenProcess, OptimizerOptions, Tolerances, Printed):
-    """The options of ``scan``."""
-
     p: Annotated[
         options.Numbers | None,
         option(CHAIN, "P", f"P(0→1), {_CHANCES}", parser=options.probabilities),
@@ -97,7 +67,7 @@ class ScanOptions(StartOptions, HiddenProcess, OptimizerOptions, Tolerances, Pri
         option(CHAIN, "Q", f"P(1→0), {_CHANCES}", parser=options.probabilities),
     ] = None
     length: Annotated[
-        options.Lengths | None,
+        options.Counts | None,
         option(SOME, "N", f"{options.having('length')}: number of positions, or LOW:HIGH:COUNT.  "
                f"[default: {options.DEFAULT_LENGTH}]", parser=options.lengths, show_default=False),
     ] = None  # type: ignore[assignment]  # fmt: skip
@@ -134,7 +104,6 @@ class ScanOptions(StartOptions, HiddenProcess, OptimizerOptions, Tolerances, Pri
         }
 
     def over(self) -> dict[str, tuple[float, ...]]:
-        """The arguments that have several values."""
         given = super().arguments()
         return {name: x for name, x in given.items() if isinstance(x, tuple) and len(x) > 1}
 
@@ -149,7 +118,11 @@ class ScanOptions(StartOptions, HiddenProcess, OptimizerOptions, Tolerances, Pri
         for name, values in (("p", self.p or ()), ("q", self.q or ())):
             ends = dict.fromkeys((*values[:1], *values[-1:]))
             words += [name + "to".join(f"{value:g}" for value in ends)] if ends else []
-        words += self.start_words() + ([] if self.refine is None else [f"refine{self.refine}"])
+        if self.grid is not None:
+            words.append(f"grid{'x'.join(map(str, self.grid))}")
+        else:
+            words.append(f"cloud{self.cloud}" if self.points is None else self.points.stem)
+        words += [] if self.refine is None else [f"refine{self.refine}"]
         return self.out or Path(f"{'_'.join(words)}.nc")
 
 
@@ -174,9 +147,6 @@ def scan(given: ScanOptions) -> None:
     """
     spec = given.spec()
     _check(given)
-    import torch
-
-    torch.set_num_threads(1)  # a second thread only slows arrays of this size down
     model, out = spec.build(), given.path()
     starts = _starts_of(given, model, given.fixed())
     if given.refine is not None:
@@ -186,7 +156,47 @@ def scan(given: ScanOptions) -> None:
             varied = len(starts.dims)
             raise InputError(f"--refine needs two or three coordinates that vary, not {varied}")
         check_memory(starts.shape, given.refine)
-    summary = _run(given, spec, starts, model, out)
+    import xarray as xr
+
+    from flowsim.boundary.cells import edge_of_scan
+    from flowsim.boundary.in_record import refine_scan
+    from flowsim.flow.reference import sample_size
+    from flowsim.portraits.summaries import summarize
+    from flowsim.scan.plan import Scan
+    from flowsim.scan.store import write_scan
+
+    # where torchdiffeq or an optimizer decides all starts, none is decided again
+    flow = given.integrator == "flowsim" and given.optimizer is None
+    confirm = given.confirm if given.confirm is not None else sample_size(model) if flow else 0
+    task = Scan(
+        spec, starts, given.over(), given.fraction, given.rtol, given.atol,
+        integrator=given.integrator, confirm=confirm, device=given.device,
+        optimizer=given.choice_of_optimizer(given.model, given.seed), max_steps=given.max_steps,
+    )  # fmt: skip
+    given.check_optimizer_size(task.model_at(task.size - 1), min(task.size, task.chunk))
+    named = model.end_losses() is not None
+    with progress(task.size, "points", given.quiet) as meter:
+
+        def count(labels: np.ndarray) -> None:
+            meter.labels(labels if named else labels.clip(0, 1), SHOWN if named else FOUND)
+
+        write_scan(
+            task, out, given.resume, given.overwrite, given.jobs, given.scheduler,
+            count, neutral_command(), meter.then,
+        )  # fmt: skip
+    if given.refine is not None:
+
+        @contextmanager
+        def bar(total: int) -> Iterator[Callable[[int], object]]:
+            with progress(total, "starts", given.quiet) as meter:
+                yield meter.advance
+
+        refine_scan(out, model, given.refine, given.rtol, given.atol, bar)
+    if given.edge:
+        with progress(task.size, "distances", given.quiet):
+            edge_of_scan(out, model)
+    with xr.open_dataset(out, engine="h5netcdf") as record:
+        summary = summarize(record)
     report(summary, {"record": out}, given)
 
 
@@ -196,7 +206,18 @@ def _check(given: ScanOptions) -> None:
     given.check_optimizer(given.model, given.rtol, given.atol, given.integrator)
     if given.optimizer is not None and (given.fraction, given.refine) != (None, None):
         raise InputError("--fraction and --refine are of the flow; omit them with --optimizer")
-    given.check_starts(given.optimizer)
+    if (given.grid, given.points, given.cloud).count(None) != 2:
+        raise InputError("give the starts: one of --grid, --points and --cloud")
+    if given.cloud is not None and given.sigma is None:
+        raise InputError(
+            "--cloud needs --sigma, the spread of its draws: a number, LOW:HIGH:COUNT or e=S,w=S"
+        )
+    if given.cloud is None and given.sigma is not None:
+        raise InputError("--sigma, the spread of draws, goes with --cloud")
+    if given.cloud is None and given.seed and given.optimizer is None:
+        raise InputError("--seed goes with --cloud or --optimizer: nothing else here is random")
+    if given.windows() and given.grid is None:
+        raise InputError("ranges go with --grid")
     if given.fix and given.points is not None:
         raise InputError(
             "--fix goes with --grid and --cloud; a file of points has every coordinate"
@@ -241,47 +262,3 @@ def _starts_of(given: StartOptions, model: Model, fixed: dict[str, float]) -> St
         low, high = windows.get(name, usual.get(name, (-3.0, 3.0)))
         axes[name] = cell_centres(low, high, count)
     return Grid(axes, fixed)
-
-
-def _run(given: ScanOptions, spec: ModelSpec, starts: Starts, model: Model, out: Path) -> Summary:
-    import xarray as xr
-
-    from flowsim.boundary.cells import edge_of_scan
-    from flowsim.boundary.in_record import refine_scan
-    from flowsim.flow.reference import sample_size
-    from flowsim.portraits.summaries import summarize
-    from flowsim.scan.plan import Scan
-    from flowsim.scan.store import write_scan
-
-    # where torchdiffeq or an optimizer decides all starts, none is decided again
-    flow = given.integrator == "flowsim" and given.optimizer is None
-    confirm = given.confirm if given.confirm is not None else sample_size(model) if flow else 0
-    task = Scan(
-        spec, starts, given.over(), given.fraction, given.rtol, given.atol,
-        integrator=given.integrator, confirm=confirm, device=given.device,
-        optimizer=given.choice_of_optimizer(given.model, given.seed), max_steps=given.max_steps,
-    )  # fmt: skip
-    given.check_optimizer_size(task.model_at(task.size - 1), min(task.size, task.chunk))
-    named = model.end_losses() is not None
-    with progress(task.size, "points", given.quiet) as meter:
-
-        def count(labels: np.ndarray) -> None:
-            meter.labels(labels if named else labels.clip(0, 1), SHOWN if named else FOUND)
-
-        write_scan(
-            task, out, given.resume, given.overwrite, given.jobs, given.scheduler,
-            count, neutral_command(), meter.then,
-        )  # fmt: skip
-    if given.refine is not None:
-
-        @contextmanager
-        def bar(total: int) -> Iterator[Callable[[int], object]]:
-            with progress(total, "starts", given.quiet) as meter:
-                yield meter.advance
-
-        refine_scan(out, model, given.refine, given.rtol, given.atol, bar)
-    if given.edge:
-        with progress(task.size, "distances", given.quiet):
-            edge_of_scan(out, model)
-    with xr.open_dataset(out, engine="h5netcdf") as record:
-        return summarize(record)

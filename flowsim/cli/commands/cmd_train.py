@@ -26,16 +26,11 @@ from flowsim.errors import InputError
 from flowsim.training.recipe import Recipe
 
 if TYPE_CHECKING:
-    import xarray as xr
-
-    from full_model.model.architecture import Architecture
-    from full_model.training.settings import Data, RunSettings
+    from full_model.training.settings import Data
 
 
 @dataclass(frozen=True)
 class Train(AnyChain, Printed):
-    """The options of ``train``."""
-
     d: options.Dim = 8
     length: options.Positions = options.DEFAULT_LENGTH
     layers: Annotated[int, option(FULL, "L", "Layers.", min=1, max=1000)] = 1
@@ -170,14 +165,12 @@ class Train(AnyChain, Printed):
         return self.any_chain() if chosen else None
 
     def recipe(self) -> Recipe:
-        """The trainer with its numbers."""
         return Recipe.named(
             self.trainer, steps=self.steps, batch=self.batch, learning_rate=self.learning_rate,
             horizon=self.horizon, loss=self.loss, schedule=self.schedule,
         )  # fmt: skip
 
     def files(self) -> dict[str, Path]:
-        """The record, the checkpoint and perhaps the figure, by kind."""
         checkpoint = self.checkpoint or self.out.with_suffix(".safetensors")
         figure = {"figure": self.out.with_suffix(".png")} if self.plot else {}
         return {**figure, "record": self.out, "checkpoint": checkpoint}
@@ -197,14 +190,63 @@ def train(given: Train) -> None:
       flowsim train --prior dirichlet --states 2 --layers 2 --length 32 --plot
       flowsim train --process mess3 --mixer ssm --length 6 --trainer gd --plot
     """
-    _check(given)
-    settings = _settings(given)
-    record, files = _run(given, settings), given.files()
-    report(_write(record, files), files, given)
-
-
-def _check(given: Train) -> None:
     data = given.data()
+    _check(given, data)
+    from torch import Tensor
+
+    from flowsim.portraits.summaries import summarize
+    from flowsim.records.attributes import provenance
+    from flowsim.records.netcdf import write_record
+    from full_model.model.architecture import Architecture
+    from full_model.training.losses import RunLosses
+    from full_model.training.run import train as run
+    from full_model.training.settings import RunSettings
+
+    chain = given.chain() if data is None else None
+    architecture = Architecture(
+        given.d, given.length, given.layers, given.heads, given.hidden, tied=not given.untied,
+        attention=given.attention_kind if given.mixer == "attention" else given.mixer,
+        activation=given.activation, layer_norm=given.layer_norm, states=_symbols(data),
+        output="binary" if data is None else "states", positions=given.positions,
+        window=given.window, channels=given.channels, decay=given.decay,
+        convolution=given.convolution,
+        channel_activation="relu" if given.channel_relu else None, gated=given.gated,
+    )  # fmt: skip
+    settings = RunSettings(
+        architecture, given.recipe(),
+        p=None if chain is None else (chain.p,), q=None if chain is None else (chain.q,),
+        data=data,
+        seeds=tuple(range(given.seed, given.seed + given.seeds)),
+        init=given.init, init_std=given.init_std, init_value=given.init_value, noise=given.noise,
+        theta=None if given.theta is None else (tuple(given.theta),),
+        data_seed=given.seed, telemetry_every=given.telemetry_every, dtype=given.dtype,
+        device=given.device,
+    )  # fmt: skip
+    losses = RunLosses.of(settings)
+    ends = (("unigram", losses.column("unigram")), ("least", losses.least))
+    between = " ".join(f"{name} {float(x[0]):.4f}" for name, x in ends if x is not None)
+    files = given.files()
+    with progress(given.steps, "steps", given.quiet) as meter:
+
+        def show(step: int, loss: Tensor) -> None:
+            meter.update(step, f"loss {float(loss.median()):.4f} {between}")
+
+        record, _ = run(settings, files["checkpoint"], given.resume, given.overwrite, progress=show)
+    record.attrs = provenance({"kind": "training", **record.attrs})
+    try:
+        if given.plot:
+            write_figure(record, files["figure"], files["record"])
+        else:
+            write_record(record, files["record"])
+    except InputError as error:
+        raise InputError(
+            f"{error}; nothing is lost: the trained weights are in {files['checkpoint']}, and the "
+            "same command with --resume writes the record"
+        ) from None
+    report(summarize(record), files, given)
+
+
+def _check(given: Train, data: Data | None) -> None:
     if data is None:
         given.chain()
     if (given.init == "lifted") != (given.theta is not None):
@@ -234,74 +276,6 @@ def _check(given: Train) -> None:
         check_output(files["figure"], "--plot", (".png",), given.overwrite)
 
 
-def _settings(given: Train) -> RunSettings:
-    from full_model.training.settings import RunSettings
-
-    data = given.data()
-    chain = given.chain() if data is None else None
-    return RunSettings(
-        _architecture(given, data), given.recipe(),
-        p=None if chain is None else (chain.p,), q=None if chain is None else (chain.q,),
-        data=data,
-        seeds=tuple(range(given.seed, given.seed + given.seeds)),
-        init=given.init, init_std=given.init_std, init_value=given.init_value, noise=given.noise,
-        theta=None if given.theta is None else (tuple(given.theta),),
-        data_seed=given.seed, telemetry_every=given.telemetry_every, dtype=given.dtype,
-        device=given.device,
-    )  # fmt: skip
-
-
-def _architecture(given: Train, data: Data | None) -> Architecture:
-    from full_model.model.architecture import Architecture
-
-    return Architecture(
-        given.d, given.length, given.layers, given.heads, given.hidden, tied=not given.untied,
-        attention=given.attention_kind if given.mixer == "attention" else given.mixer,
-        activation=given.activation, layer_norm=given.layer_norm, states=_symbols(data),
-        output="binary" if data is None else "states", positions=given.positions,
-        window=given.window, channels=given.channels, decay=given.decay,
-        convolution=given.convolution,
-        channel_activation="relu" if given.channel_relu else None, gated=given.gated,
-    )  # fmt: skip
-
-
 def _symbols(data: Data | None) -> int:
     """S of the logits; 2 of the binary chain."""
     return 2 if data is None else int(getattr(data, "symbols", 0) or data.states)
-
-
-def _run(given: Train, settings: RunSettings) -> xr.Dataset:
-    from torch import Tensor
-
-    from flowsim.records.attributes import provenance
-    from full_model.training.losses import RunLosses
-    from full_model.training.run import train as run
-
-    losses = RunLosses.of(settings)
-    ends = (("unigram", losses.column("unigram")), ("least", losses.least))
-    between = " ".join(f"{name} {float(x[0]):.4f}" for name, x in ends if x is not None)
-    checkpoint = given.files()["checkpoint"]
-    with progress(given.steps, "steps", given.quiet) as meter:
-
-        def show(step: int, loss: Tensor) -> None:
-            meter.update(step, f"loss {float(loss.median()):.4f} {between}")
-
-        record, _ = run(settings, checkpoint, given.resume, given.overwrite, progress=show)
-    record.attrs = provenance({"kind": "training", **record.attrs})
-    return record
-
-
-def _write(record: xr.Dataset, files: dict[str, Path]) -> dict[str, object]:
-    from flowsim.portraits.summaries import summarize
-    from flowsim.records.netcdf import write_record
-
-    try:
-        if "figure" in files:
-            return write_figure(record, files["figure"], files["record"])
-        write_record(record, files["record"])
-    except InputError as error:
-        raise InputError(
-            f"{error}; nothing is lost: the trained weights are in {files['checkpoint']}, and the "
-            "same command with --resume writes the record"
-        ) from None
-    return summarize(record)

@@ -16,8 +16,6 @@ from flowsim.cli.output import DISAGREES, echo, progress
 
 @dataclass(frozen=True)
 class Verify(OneChain, Printed):
-    """The options of ``verify``."""
-
     d: options.Dim = 4
     length: options.Positions = options.DEFAULT_LENGTH
     seeds: Annotated[
@@ -37,7 +35,9 @@ def verify(given: Verify) -> None:
       flowsim verify --p 0.5 --q 0.8 --d 4 --length 6
     """
     chain = given.chain()
-    sizes.check_verify(given.d, given.length)
+    sizes.check_enumeration(given.length)
+    weights = 8 * given.d**2 + 4 * given.d**2  # of width 4d, with their gradient
+    sizes.require_memory(f"a transformer of d = {given.d}", 8.0 * 4 * weights, "--d")
     from full_model.theorems.verify import GROUPS, format_claims
     from full_model.theorems.verify import verify as check
 
