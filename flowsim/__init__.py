@@ -102,22 +102,6 @@ _MOVED = {
     "write_scan": "scan.write_scan",
 }
 
-#: Hints for names that people guess.
-_GUESSED = {
-    "ModelChoice": 'ModelSpec("canonical", {"p": 0.5, "q": 0.8}) names a model with its chain',
-    "compare": "reduction.agreement(model, starts) trains all weights beside what reduce found, "
-    "full_model.compare a transformer beside a reduced model",
-    "ladder": "the closed forms of dead positions are in experiments/dead_positions.py",
-    "load": "read_record(path) reads a record",
-    "plot": "draw(record) draws any record",
-    "predict_noise": "reduction.agreement(model, starts, noise=...) trains with noise, "
-    "reduction.transverse_growth(model) says what grows; their product did not foresee it",
-    "reduced_model": "model(name, p, q, ...) builds a model, and its class takes a chain",
-    "rung_law": "the closed forms of dead positions are in experiments/dead_positions.py",
-    "save": "write_record(record, path) writes a record",
-    "train": "descend(model, starts, name) trains a reduced model, full_model.train a transformer",
-}
-
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
@@ -134,7 +118,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         from difflib import get_close_matches
 
-        meant = _GUESSED.get(name) or ", ".join(get_close_matches(name, [*_HOME, *_MOVED]))
+        meant = ", ".join(get_close_matches(name, [*_HOME, *_MOVED]))
         hint = f": {meant}" if meant else "; dir(flowsim) lists what it has"
         raise AttributeError(f"module 'flowsim' has no attribute {name!r}{hint}")
     from flowsim.door import at_the_door

@@ -1,4 +1,4 @@
-"""Properties of a transition matrix: validity, closed classes, stationary distribution."""
+"""Validity of a transition matrix, and functions of probabilities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # numpy is imported when a number is asked for, not when a ch
     import numpy as np
 
 #: Tolerances: a row's sum from one, the law from π P = π, and equal eigenvalues from another.
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 
 
 def probability(name: str, value: Any) -> float:
@@ -84,79 +84,9 @@ def _checked_rows(found: np.ndarray) -> np.ndarray:
         i, j = map(int, wrong[0])
         raise InputError(f"a kernel holds probabilities, but row {i}, column {j} is {found[i, j]}")
     sums = found.sum(axis=1)
-    for i in map(int, np.flatnonzero(~(np.abs(sums - 1) <= _ROUNDING))):
+    for i in map(int, np.flatnonzero(~(np.abs(sums - 1) <= ROUNDING))):
         raise InputError(f"a kernel's rows must sum to one, but row {i} sums to {sums[i]:.12g}")
     return found
-
-
-def closed_classes(kernel: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    """The sets of states that are never left and whose states reach one another, in order."""
-    import numpy as np
-    from scipy.sparse.csgraph import connected_components
-
-    moves = kernel > 0
-    count, name = connected_components(moves, connection="strong")
-    groups = [np.flatnonzero(name == i) for i in range(count)]
-    closed = [g for g in groups if not np.delete(moves[g], g, axis=1).any()]
-    return tuple(sorted(tuple(map(int, g)) for g in closed))
-
-
-def period_of(kernel: np.ndarray, classes: tuple[tuple[int, ...], ...]) -> int:
-    """The greatest common divisor of the lengths of all round trips in the classes."""
-    import numpy as np
-
-    found = 0
-    for group in classes:
-        moves = kernel[np.ix_(group, group)] > 0
-        level, queue = {0: 0}, [0]
-        for i in queue:  # grows while it is read
-            for j in map(int, np.flatnonzero(moves[i])):
-                if j not in level:
-                    level[j] = level[i] + 1
-                    queue.append(j)
-                found = math.gcd(found, level[i] + 1 - level[j])
-    return found
-
-
-def stationary_law(kernel: np.ndarray, group: tuple[int, ...]) -> tuple[float, ...]:
-    """π with π P = π and sum one on a closed class, zero elsewhere.
-
-    By elimination of state after state without a subtraction, so that every entry is right to
-    rounding however small it is (Grassmann, Taksar and Heyman, 1985).
-
-    Raises:
-        InputError: π P − π is not below 1e-12.
-    """
-    import numpy as np
-
-    left, count = kernel[np.ix_(group, group)].copy(), len(group)
-    for n in range(count - 1, 0, -1):
-        left[:n, n] /= left[n, :n].sum()
-        left[:n, :n] += np.outer(left[:n, n], left[n, :n])
-    part = np.ones(count)
-    for n in range(1, count):
-        part[n] = part[:n] @ left[:n, n]
-    law = np.zeros(len(kernel))
-    law[list(group)] = part / part.sum()
-    residual = float(np.abs(law @ kernel - law).max())
-    if not residual <= _ROUNDING:
-        raise InputError(f"the stationary law solves its equations to {residual:.0e} only")
-    return tuple(map(float, law))
-
-
-def second_eigenvalue(kernel: np.ndarray) -> complex | float:
-    """The eigenvalue largest in size beside 1; real if it is so to rounding.
-
-    Several give the one with the largest real part, and a pair that with the imaginary part ≥ 0.
-    """
-    import numpy as np
-
-    values = np.linalg.eigvals(kernel)
-    rest = np.delete(values, np.abs(values - 1).argmin())
-    size = np.abs(rest)
-    largest = rest[size >= size.max() - _ROUNDING]
-    best = max(largest, key=lambda x: (round(x.real, 12), x.imag))
-    return float(best.real) if abs(best.imag) <= _ROUNDING else complex(best)
 
 
 def sets_text(groups: Iterable[Iterable[int]]) -> str:

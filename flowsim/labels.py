@@ -2,27 +2,10 @@
 
 from __future__ import annotations
 
-from enum import EnumMeta, IntEnum
-from typing import Any
-
-#: Labels by other names that people try.
-_GUESSED = {"TRAPPED": "LOCAL_MINIMUM", "LEARNED": "GLOBAL_MINIMUM", "GLOBAL": "GLOBAL_MINIMUM",
-            "LOCAL": "LOCAL_MINIMUM"}  # fmt: skip
+from enum import IntEnum
 
 
-class _Words(EnumMeta):
-    """Codes that name what there is when another is asked for."""
-
-    def __getattr__(cls, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        there = ", ".join(cls.__members__)
-        meant = _GUESSED.get(name)
-        hint = f", {meant} is meant" if meant in cls.__members__ else ""
-        raise AttributeError(f"{cls.__name__} has no {name}{hint}; there are {there}")
-
-
-class Label(IntEnum, metaclass=_Words):
+class Label(IntEnum):
     """Fate of a trajectory.
 
     UNRESOLVED: not known. GLOBAL_MINIMUM: it has learned. LOCAL_MINIMUM: it is trapped. SADDLE: it

@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from flowsim.errors import InputError, require_integer
 from flowsim.kernels import (
+    ROUNDING,
     binary_entropy,
     checked_kernel,
-    closed_classes,
-    period_of,
     probability,
     relative_entropy_term,
-    second_eigenvalue,
     sets_text,
-    stationary_law,
 )
 
 if TYPE_CHECKING:  # numpy is imported when a number is asked for, not when a chain is named
@@ -81,12 +78,31 @@ class MarkovChain:
     @cached_property
     def classes(self) -> tuple[tuple[int, ...], ...]:
         """The closed classes: sets of states that are never left and reach one another."""
-        return closed_classes(self.kernel)
+        import numpy as np
+        from scipy.sparse.csgraph import connected_components
+
+        moves = self.kernel > 0
+        count, name = connected_components(moves, connection="strong")
+        groups = [np.flatnonzero(name == i) for i in range(count)]
+        closed = [g for g in groups if not np.delete(moves[g], g, axis=1).any()]
+        return tuple(sorted(tuple(map(int, g)) for g in closed))
 
     @cached_property
     def period(self) -> int:
         """The greatest common divisor of the lengths of all round trips in the closed classes."""
-        return period_of(self.kernel, self.classes)
+        import numpy as np
+
+        found = 0
+        for group in self.classes:
+            moves = self.kernel[np.ix_(group, group)] > 0
+            level, queue = {0: 0}, [0]
+            for i in queue:  # grows while it is read
+                for j in map(int, np.flatnonzero(moves[i])):
+                    if j not in level:
+                        level[j] = level[i] + 1
+                        queue.append(j)
+                    found = math.gcd(found, level[i] + 1 - level[j])
+        return found
 
     @cached_property
     def structure(self) -> str:
@@ -103,17 +119,32 @@ class MarkovChain:
         """π with π P = π and sum one, zero at transient states.
 
         By elimination of state after state without a subtraction, so that every entry is right to
-        rounding however small it is (Grassmann, Taksar and Heyman, 1985). |π P − π| is checked.
+        rounding however small it is (Grassmann, Taksar and Heyman, 1985).
 
         Raises:
-            InputError: several closed classes.
+            InputError: several closed classes, or π P − π is not below 1e-12.
         """
         if len(self.classes) > 1:
             raise InputError(
                 f"the kernel is reducible: its closed classes {sets_text(self.classes)} have laws "
                 "of their own, so that it has no one stationary law"
             )
-        return stationary_law(self.kernel, self.classes[0])
+        import numpy as np
+
+        kernel, group = self.kernel, self.classes[0]
+        left, count = kernel[np.ix_(group, group)].copy(), len(group)
+        for n in range(count - 1, 0, -1):
+            left[:n, n] /= left[n, :n].sum()
+            left[:n, :n] += np.outer(left[:n, n], left[n, :n])
+        part = np.ones(count)
+        for n in range(1, count):
+            part[n] = part[:n] @ left[:n, n]
+        law = np.zeros(len(kernel))
+        law[list(group)] = part / part.sum()
+        residual = float(np.abs(law @ kernel - law).max())
+        if not residual <= ROUNDING:
+            raise InputError(f"the stationary law solves its equations to {residual:.0e} only")
+        return tuple(map(float, law))
 
     @cached_property
     def entropy_rate(self) -> float:
@@ -157,9 +188,16 @@ class MarkovChain:
     def second_eigenvalue(self) -> complex | float:
         """The eigenvalue of P largest in size beside 1; of a pair that with the imaginary part ≥ 0.
 
-        Real if it is so to rounding.
+        Real if it is so to rounding. Of several the one with the largest real part.
         """
-        return second_eigenvalue(self.kernel)
+        import numpy as np
+
+        values = np.linalg.eigvals(self.kernel)
+        rest = np.delete(values, np.abs(values - 1).argmin())
+        size = np.abs(rest)
+        largest = rest[size >= size.max() - ROUNDING]
+        best = max(largest, key=lambda x: (round(x.real, 12), x.imag))
+        return float(best.real) if abs(best.imag) <= ROUNDING else complex(best)
 
     @cached_property
     def covariance(self) -> np.ndarray:

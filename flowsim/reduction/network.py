@@ -43,9 +43,6 @@ class Network:
         shapes: of the weights by name, in their order.
         start: all of them, (P,), float64.
         large: whether one vector of them is worth several threads.
-
-    Raises:
-        InputError: there are none, or some are not finite.
     """
 
     def __init__(self, loss: Callable[..., Tensor], weights: Any) -> None:
@@ -120,7 +117,6 @@ class Network:
         return torch.stack([self.one(row) for row in theta]) if len(theta) else theta[:, 0]
 
     def gradients(self, theta: Tensor) -> Tensor:
-        """∇L, (n, P), of vectors (n, P)."""
         return self.losses_and_gradients(theta)[1]
 
     def losses_and_gradients(self, theta: Tensor) -> tuple[Tensor, Tensor]:
@@ -135,56 +131,37 @@ class Network:
             gradients.append(gradient)
         return torch.cat(losses), torch.cat(gradients)
 
-    def curvature(self, theta: Tensor, along: Tensor) -> Tensor:
-        """∂²L · along, (n, P), at one vector (P,) and for directions (n, P)."""
-        point = theta.detach().requires_grad_()
+    def _along(self, point: Tensor, along: Tensor, several: bool = False) -> Tensor:
+        """∂²L · along at vectors (n, P): for one direction (n, P) of each, or several (k, n, P)."""
+        point = point.requires_grad_()
         with torch.enable_grad():
-            (gradient,) = torch.autograd.grad(self.one(point), point, create_graph=True)
+            (gradient,) = torch.autograd.grad(self.rows(point).sum(), point, create_graph=True)
             if not gradient.requires_grad:
                 return torch.zeros_like(along)
             (found,) = torch.autograd.grad(
-                gradient, point, along, is_grads_batched=True, allow_unused=True
+                gradient, point, along, is_grads_batched=several, allow_unused=True
             )
         return torch.zeros_like(along) if found is None else found
 
+    def curvature(self, theta: Tensor, along: Tensor) -> Tensor:
+        """∂²L · along, (n, P), at one vector (P,) and for directions (n, P)."""
+        return self._along(theta.detach()[None], along[:, None], several=True)[:, 0]
+
     def hessians(self, theta: Tensor, basis: Tensor) -> Tensor:
         """Bᵀ ∂²L B, (n, k, k), of vectors (n, P) and directions B (P, k), all columns together."""
-        k, found = basis.shape[1], []
+        found = []
         for part in theta.detach().split(self.at_once):
-            point = part.requires_grad_()
-            along = basis.T[:, None].expand(k, *part.shape)
-            with torch.enable_grad():
-                (gradient,) = torch.autograd.grad(self.rows(point).sum(), point, create_graph=True)
-                turned = None
-                if gradient.requires_grad:
-                    (turned,) = torch.autograd.grad(
-                        gradient, point, along, is_grads_batched=True, allow_unused=True
-                    )
-            turned = torch.zeros_like(along) if turned is None else turned
-            found.append((turned @ basis).movedim(0, -2))
+            along = basis.T[:, None].expand(basis.shape[1], *part.shape)
+            found.append((self._along(part, along, several=True) @ basis).movedim(0, -2))
         return torch.cat(found)
 
     def curvatures(self, theta: Tensor, along: Tensor) -> Tensor:
         """∂²L · along, (n, P), at vectors (n, P) and for one direction (n, P) of each."""
-        found = []
-        for part, vector in zip(
-            theta.detach().split(self.at_once), along.split(self.at_once), strict=True
-        ):
-            point = part.requires_grad_()
-            with torch.enable_grad():
-                (gradient,) = torch.autograd.grad(self.rows(point).sum(), point, create_graph=True)
-                turned = None
-                if gradient.requires_grad:
-                    (turned,) = torch.autograd.grad(gradient, point, vector, allow_unused=True)
-            found.append(torch.zeros_like(vector) if turned is None else turned)
-        return torch.cat(found)
+        parts = zip(theta.detach().split(self.at_once), along.split(self.at_once), strict=True)
+        return torch.cat([self._along(part, vector) for part, vector in parts])
 
     def check(self) -> None:
-        """Check that the loss can be followed from the start, and whether its rows can together.
-
-        Raises:
-            InputError: it is not of these weights in double precision, random, or not finite.
-        """
+        """Check that the loss can be followed from the start, and whether its rows can together."""
         here = self.start[None]
         self.batched = False
         try:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -86,25 +85,23 @@ def descent(network: Network, bases: Tensor, starts: Tensor, count: int) -> Tens
     of Broyden, Fletcher, Goldfarb and Shanno, which comes to the end also where rates differ much.
     """
     basis, origins = bases[0], origin_of(starts, bases)
-    evaluate = partial(_restricted, network, basis, origins[0])
+
+    def evaluate(at: Tensor) -> tuple[Tensor, Tensor]:
+        loss, gradient = network.losses_and_gradients((origins[0] + basis @ at)[None])
+        return loss[0], gradient[0] @ basis
+
     along = _descend(evaluate, basis.T @ starts[0], 0.1 * network.size, learns=False)
     further = _descend(evaluate, along[-1], 0.1 * network.size, learns=True)
     further = torch.cat([further, (further[1:] + further[:-1]) / 2])
-    chosen = [
-        path[torch.linspace(0, len(path) - 1, count).round().long()] for path in (along, further)
-    ]
+    chosen = [path[torch.linspace(0, len(path) - 1, count).round().long()]
+              for path in (along, further)]  # fmt: skip
     return torch.cat(chosen) @ bases.mT + origins[:, None]
 
 
 def _descend(
     evaluate: Callable[[Tensor], tuple[Tensor, Tensor]], at: Tensor, first: float, learns: bool
 ) -> Tensor:
-    """Points (n, k) of a descent, whose first step has a given length.
-
-    A step that does not lower the loss is halved, and the next is longer otherwise, so that the
-    last points are near the end of the flow where that is near. The inverse curvature is 1, or
-    ``learns`` from the steps.
-    """
+    """Points (n, k) of a descent; the inverse curvature is 1, or ``learns`` from the steps."""
     loss, gradient = evaluate(at)
     step = first / float(gradient.norm().clamp_min(1e-300))
     inverse, path = torch.eye(len(at)).to(at), [at]
@@ -132,20 +129,8 @@ def _descend(
     return torch.stack(path)
 
 
-def _restricted(
-    network: Network, basis: Tensor, origin: Tensor, at: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The loss and its gradient (k,) at coordinates (k,)."""
-    loss, gradient = network.losses_and_gradients((origin + basis @ at)[None])
-    return loss[0], gradient[0] @ basis
-
-
 def residual_outside(network: Network, basis: Tensor, at: Tensor) -> Tensor:
-    """Parts of gradients at points (..., n, P) outside a span, relative to the first one's sizes.
-
-    Raises:
-        InputError: some are not finite.
-    """
+    """Parts of gradients at points (..., n, P) outside a span, relative to the first ones' size."""
     gradient = network.gradients(at.reshape(-1, at.shape[-1])).reshape(at.shape)
     finite = gradient.isfinite().all(-1)
     if not bool(finite.all()):

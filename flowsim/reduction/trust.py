@@ -238,16 +238,7 @@ def _train(
     until: float,
     most: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Descend from rows (m, P): their first and last losses, and what the last would fall by.
-
-    Args:
-        evaluate: losses (m,) and gradients (m, P) at rows.
-        curve: ∂²L times a direction (m, P) of each row.
-        theta: the rows.
-        until, most: the time and the attempted steps after which a row ends.
-
-    The last loss would fall by its rate times ``until``; infinity where steps are used up before.
-    """
+    """First and last losses of rows (m, P), and the last rate times ``until``, else infinity."""
     loss, gradient = evaluate(theta)
     first, lowest, ended, fall = loss, loss.clone(), loss.clone(), loss.clone()
     generator = torch.Generator().manual_seed(0)
