@@ -81,7 +81,6 @@ def draw_comparison(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[L
 
 
 def draw_labels(record: xr.Dataset, ax: Axes, variable: str) -> None:
-    """Every start with the marker of its label."""
     across, up = axes_of(record)
     x, y = record[across].to_numpy(), record[up].to_numpy()
     names = label_names(record[variable])

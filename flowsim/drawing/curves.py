@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any, Unpack
 
 import numpy as np
@@ -62,19 +61,16 @@ def draw_gaussian(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
         _draw_shares(record, ax)
     else:
         draw_probability(record, ax)
-    lines = [*(_advice(record) or ["Ends of Gaussian starts"]), about(record)[0]]
+    a, title = record.attrs, "Ends of Gaussian starts"
+    if a.get("best_chance"):
+        chance, low, high = (
+            percent(round(1e4 * float(a[f"best_{name}"])), 10**4)
+            for name in ("chance", "low", "high")
+        )
+        best = f"$\\sigma$ = {a['best_sigma']:.3g} is best"
+        title = f"{best}: {chance} ({low} to {high}) reach the least loss"
+    lines = [title, about(record)[0]]
     return canvas.complete(lines, ax.get_legend_handles_labels()[0], columns=1)
-
-
-def _advice(record: xr.Dataset) -> list[str]:
-    a = record.attrs
-    if not a.get("best_chance"):
-        return []
-    chance, low, high = (
-        percent(round(1e4 * float(a[f"best_{name}"])), 10**4) for name in ("chance", "low", "high")
-    )
-    best = f"$\\sigma$ = {a['best_sigma']:.3g} is best"
-    return [f"{best}: {chance} ({low} to {high}) reach the least loss"]
 
 
 def _draw_shares(record: xr.Dataset, ax: Axes) -> None:
@@ -266,22 +262,17 @@ def _training_title(record: xr.Dataset) -> list[str]:
              (("$d$", "d"), ("$N$", "length"), ("layers", "layers")) if name in arch]  # fmt: skip
     sampled = recipe.get("loss") == "sampled"
     on = f"batches of {recipe['batch']}" if sampled else "the exact loss"
-    trainer, *constants = _trainer(recipe)
+    name = recipe.get("trainer", "?")
+    if name == "adamw" and recipe.get("weight_decay") == 0:  # AdamW without decay
+        name = "adam"
+    if name == "sgd" and recipe.get("loss") == "population":
+        name = "gd"
+    trainer = TRAINERS.get(name, name)
+    trainer += f" and momentum {recipe['momentum']:g}" if recipe.get("momentum") else ""
+    constants = adam_words(recipe) if name.startswith("adam") else []
     shown = record.attrs.get("loss_is")
     return [
         f"Training with {trainer} on {on}, {', '.join(words)}",
         f"the loss shown: {shown}" if shown else "",
         *([f"{trainer}: {', '.join(constants)}"] if constants else []),
     ]
-
-
-def _trainer(recipe: Mapping[str, Any]) -> list[str]:
-    """Name of the optimizer, Adam being AdamW without decay, and its constants."""
-    name = recipe.get("trainer", "?")
-    if name == "adamw" and recipe.get("weight_decay") == 0:
-        name = "adam"
-    if name == "sgd" and recipe.get("loss") == "population":
-        name = "gd"
-    momentum = f" and momentum {recipe['momentum']:g}" if recipe.get("momentum") else ""
-    words = adam_words(recipe) if name.startswith("adam") else []
-    return [TRAINERS.get(name, name) + momentum, *words]

@@ -43,5 +43,4 @@ def look_of(curve: Curve) -> dict[str, Any]:
 
 
 def name_of_curve(curve: Curve) -> str:
-    """The kind, by which a legend calls it."""
     return f"{curve.kind} of the {curve.of}" if curve.of else curve.kind

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,6 @@ def with_paths(record: xr.Dataset, paths: Paths) -> xr.Dataset:
     Returns:
         The record with, for axes (w, e), ``path_w`` and ``path_e`` over (step, path), NaN after a
         path's end, and ``path_name`` over (path).
-
-    Raises:
-        InputError: a file that cannot be read, or no paths in the plane's axes.
     """
     across, up = axes_of(record)
     files = [paths] if isinstance(paths, (str, Path)) else paths
@@ -39,20 +36,14 @@ def with_paths(record: xr.Dataset, paths: Paths) -> xr.Dataset:
     for name, source in paths.items():
         x, y = path_columns(source, across, up)
         columns += [(str(name), x[:, i], y[:, i]) for i in range(x.shape[1])]
-    longest = max(len(x) for _, x, _ in columns)
-    found = {}
-    for i, axis in enumerate((across, up), 1):
-        rows = [np.append(row[i], np.full(longest - len(row[i]), np.nan)) for row in columns]
-        found[f"path_{axis}"] = (("path_step", "path"), np.stack(rows, axis=1))
-    return record.assign({**found, "path_name": ("path", [name for name, *_ in columns])})
+    names, *places = zip(*columns, strict=True)
+    found = {f"path_{axis}": (("path_step", "path"), side_by_side(values))
+             for axis, values in zip((across, up), places, strict=True)}  # fmt: skip
+    return record.assign({**found, "path_name": ("path", list(names))})
 
 
 def path_columns(source: Any, across: str, up: str) -> tuple[np.ndarray, np.ndarray]:
-    """The places of one source along both axes, each of shape (times, runs).
-
-    Raises:
-        InputError: what ``with_paths`` refuses.
-    """
+    """The places of one source along both axes, each of shape (times, runs)."""
     if isinstance(source, (str, Path)):
         source = _read(Path(source))
     what = f"a path over ({across}, {up})"
@@ -77,21 +68,21 @@ def path_columns(source: Any, across: str, up: str) -> tuple[np.ndarray, np.ndar
     if x.size == 0:
         raise InputError(f"{what} has no rows")
     if named and "run" in [*source.keys()] and x.ndim == 1:
-        return _by_run(np.asarray(source["run"]), x, y)
+        run = np.asarray(source["run"]).astype(str)
+        rows = [run == one for one in dict.fromkeys(run.tolist())]
+        return side_by_side([x[on] for on in rows]), side_by_side([y[on] for on in rows])
     if x.shape != y.shape or x.ndim not in (1, 2) or not np.isfinite(x + y).any():
         raise InputError(f"{what} needs numbers of shape (times,) or (times, runs) for each axis")
     known = np.isfinite(x + y).reshape(len(x), -1).any(axis=1)  # not every step is looked at
     return x.reshape(len(x), -1)[known], y.reshape(len(y), -1)[known]
 
 
-def _by_run(run: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Columns of a table beside each other by the run that each row is of."""
-    run = run.astype(str)
-    parts = [np.flatnonzero(run == one) for one in dict.fromkeys(run.tolist())]
-    found = np.full((2, max(map(len, parts)), len(parts)), np.nan)
-    for i, rows in enumerate(parts):
-        found[:, : len(rows), i] = x[rows], y[rows]
-    return found[0], found[1]
+def side_by_side(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """Columns as an array (longest, n), NaN after their ends."""
+    found = np.full((max(map(len, columns)), len(columns)), np.nan)
+    for i, column in enumerate(columns):
+        found[: len(column), i] = column
+    return found
 
 
 def _read(path: Path) -> Any:

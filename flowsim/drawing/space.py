@@ -70,16 +70,7 @@ def draw_phase_space(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[
 
 
 def draw_space(record: xr.Dataset, ax: Any, family: str = "orbit") -> list[Artist]:
-    """One panel on three-dimensional axes; the entries of a legend.
-
-    Args:
-        record: from ``phase_space``.
-        ax: with ``projection="3d"``.
-        family: "orbit" from afar, "near" for the zoom at the origin.
-
-    Raises:
-        InputError: ``ax`` is not three-dimensional.
-    """
+    """One panel on three-dimensional axes; the entries of a legend."""
     if not hasattr(ax, "set_zlim"):
         raise InputError('a phase space needs axes made with projection="3d"')
     box = _box(record, family)

@@ -28,7 +28,7 @@ from matplotlib.ticker import AutoLocator
 from matplotlib.transforms import ScaledTranslation
 
 from flowsim.errors import InputError
-from flowsim.records.attributes import adam_words, axes_of, end_names
+from flowsim.records.attributes import adam_words, axes_of, end_names, meanings
 
 #: Fill, ink, marker and hatch of ends that are numbered.
 _MINIMA = (
@@ -167,10 +167,6 @@ def basin_names(record: xr.Dataset) -> dict[str, str]:
 def apart(label: np.ndarray, names: Sequence[str]) -> dict[str, tuple[str, str, str]]:
     """Fill, hatch and its colour of the ends of cells, so that neighbours differ.
 
-    Args:
-        label: codes over a grid.
-        names: of the codes.
-
     Numbered ends have the styles of their numbers as long as these differ. Where there are more
     ends, each takes the style that the fewest have of those that no neighbour has; those with
     the most neighbours choose first.
@@ -249,7 +245,6 @@ def optimizer_caption(record: xr.Dataset) -> str:
 
 
 def sentence(text: str) -> str:
-    """The words with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
@@ -268,11 +263,6 @@ def in_percent(share: float) -> str:
     return "<0.1 %" if value < 0.05 else ">99.9 %" if value >= 99.95 else f"{value:.1f} %"
 
 
-def meanings(variable: xr.DataArray) -> list[str]:
-    """Names of the values of a variable of codes."""
-    return str(variable.attrs["flag_meanings"]).split()
-
-
 def label_names(variable: xr.DataArray) -> np.ndarray:
     """The name of every value of a variable of codes, shape of the variable."""
     return np.array(meanings(variable))[variable.to_numpy().astype(int)]
@@ -287,9 +277,6 @@ def edges(values: np.ndarray, name: str = "an axis") -> np.ndarray:
     """Edges of the cells around evenly spaced centres, shape (n + 1,).
 
     Between whole numbers, such as several N, they lie in the middle, evenly spaced or not.
-
-    Raises:
-        InputError: fewer than two values, or not evenly spaced.
     """
     steps = np.diff(values)
     if len(steps) and values.dtype.kind == "i":
@@ -317,7 +304,6 @@ def is_dark(figure: Figure) -> bool:
 
 
 def figure_of(ax: Axes) -> Figure:
-    """The figure that the axes belong to."""
     figure = ax.get_figure(root=True)
     assert figure is not None
     return figure
@@ -412,7 +398,6 @@ class Canvas:
         return not self.given and self.width < 5
 
     def axes(self, **options: Any) -> Any:
-        """The given axes, or those of the new figure."""
         if self.ax is None:
             self.ax = self.figure.add_subplot(**options)
         return self.ax

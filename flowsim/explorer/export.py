@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from flowsim.drawing.any_record import draw
-from flowsim.drawing.overlay import with_paths
+from flowsim.drawing.overlay import side_by_side, with_paths
 from flowsim.drawing.style import save_figure
 from flowsim.explorer.layers import ends_of, resolutions
 from flowsim.explorer.link import to_query
@@ -170,10 +170,7 @@ def _training_lines(view: View, full: FullSettings, start: Start) -> list[str]:
 
 
 def explored_record(
-    view: View,
-    orbits: Sequence[Orbit],
-    runs: Sequence[Run],
-    stop: Stop = lambda: False,
+    view: View, orbits: Sequence[Orbit], runs: Sequence[Run], stop: Stop = lambda: False
 ) -> xr.Dataset:
     """The portrait of the view's window with its own orbits and training runs in it.
 
@@ -183,9 +180,6 @@ def explored_record(
     where the starts of the cloud end; ``trained_e``, ``trained_w``, ``trained_loss`` and
     ``trained_time`` (look, run) are what full training did. ``command`` draws the plane again,
     ``link`` is the query that brings the page back.
-
-    Raises:
-        Stopped: ``stop`` said so.
     """
 
     def look(_: int) -> None:
@@ -208,16 +202,22 @@ def explored_record(
         paths = [(np.append(o.forward.y, o.end[0]), np.append(o.forward.x, o.end[1]))
                  for o in orbits]  # fmt: skip
         for name, columns in zip(names, zip(*paths, strict=True), strict=True):
-            record[name] = (("time", "orbit"), _columns(columns))
+            record[name] = (("time", "orbit"), side_by_side(columns))
         ends = ends_of(view).names
         labels = np.array([ends.index(o.kind) for o in orbits], np.int32)
         record["orbit_label"] = ("orbit", labels, flags(ends, np.int32))
     curves = [list(run.curve) for run in runs if run.curve]
     for name in ("e", "w", "loss", "time") if curves else ():
         values = [np.array([getattr(point, name) for point in curve]) for curve in curves]
-        record[f"trained_{name}"] = (("look", "run"), _columns(values))
+        record[f"trained_{name}"] = (("look", "run"), side_by_side(values))
     if curves:
-        record.attrs["trained"] = "; ".join(_run_words(run) for run in runs if run.curve)
+        trained = []
+        for run in (run for run in runs if run.curve):
+            s, done = run.settings, f"{run.curve[-1].step} steps, {run.outcome.name.lower()}"
+            rate = "" if s.rate is None else f", learning rate {s.rate:g}"
+            sizes = f"d={s.d} N={s.length or 'as the model'} noise={s.noise:g}"
+            trained.append(f"{s.trainer} {sizes}{rate}, {done}")
+        record.attrs["trained"] = "; ".join(trained)
     if view.cloud is not None:
         *_, found = [None, *cloud_shares(view, stop)]
         if found is None or len(found.label) < found.wanted:
@@ -253,18 +253,3 @@ def saved_file(
         else:
             save_figure(draw(record), path)
         return name, path.read_bytes()
-
-
-def _run_words(run: Run) -> str:
-    s = run.settings
-    rate = "" if s.rate is None else f", learning rate {s.rate:g}"
-    steps = f", {run.curve[-1].step} steps, {run.outcome.name.lower()}"
-    return f"{s.trainer} d={s.d} N={s.length or 'as the model'} noise={s.noise:g}{rate}{steps}"
-
-
-def _columns(values: Sequence[np.ndarray]) -> np.ndarray:
-    """Arrays side by side, shape (longest, n), NaN after their ends."""
-    found = np.full((max(map(len, values)), len(values)), np.nan)
-    for i, column in enumerate(values):
-        found[: len(column), i] = column
-    return found

@@ -187,7 +187,6 @@ def followed(view: View, y: np.ndarray, x: np.ndarray, stop: Stop) -> np.ndarray
 
 
 def centres(view: View, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The middles of the window's cells along y and along x."""
     x_low, x_high, y_low, y_high = view.window
     return cell_centres(y_low, y_high, size), cell_centres(x_low, x_high, size)
 
@@ -295,13 +294,7 @@ def border(view: View, cells: Cells, stop: Stop) -> Border | None:
 
 
 def at_rest(view: View, stop: Stop, first: Cells | None = None) -> Iterator[Layer]:
-    """Layers of a plane once its sliders rest, from coarse to fine: cells, border, landscape.
-
-    Args:
-        view: what is looked at.
-        stop: ends it early.
-        first: cells that are shown already, whose border comes first, and finer ones then.
-    """
+    """Layers of a plane once its sliders rest, from coarse to fine: cells, border, landscape."""
     if first is not None and (line := border(view, first, stop)) is not None:
         yield line
     if not stop():

@@ -55,10 +55,6 @@ def from_query(
 ) -> tuple[View, FullSettings, list[str]]:
     """The view that a link asks for.
 
-    Args:
-        query: every name's values, as a server parses them.
-        usual: the view without a query.
-
     Returns:
         (view, settings of full training, problems): a part of the link that is not understood or
         out of bounds changes nothing, and is named in the problems, one plain sentence each.

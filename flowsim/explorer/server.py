@@ -39,11 +39,7 @@ _SWITCH = 2e-4
 
 
 def open_port(port: int) -> int:
-    """The port, or a free one for 0.
-
-    Raises:
-        InputError: it is in use, or may not be used.
-    """
+    """The port, or a free one for 0."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -83,14 +79,6 @@ def serve(usual: View, port: int, ready: Callable[[str], None]) -> None:
 
     Listens on 127.0.0.1 alone, takes sockets from pages of its own address alone, and gives each
     page a state of its own.
-
-    Args:
-        usual: what a page without a query shows.
-        port: where to listen, 0 for any free port.
-        ready: called with the address once pages are answered.
-
-    Raises:
-        InputError: the port cannot be used.
     """
     sys.setswitchinterval(_SWITCH)
     logging.getLogger("bokeh").setLevel(logging.ERROR)  # pages that go away are no news

@@ -75,7 +75,6 @@ class Orbit:
 
 
 def follow_start(view: View, start: Start, stop: Stop = lambda: False) -> Orbit:
-    """The orbit of a start in the view's model."""
     model = view.model
     y, x = (torch.tensor([value], dtype=torch.float64) for value in start)
     theta = theta_at(model.plane, x, y, view.fixed_values)

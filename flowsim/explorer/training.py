@@ -61,9 +61,6 @@ class FullSettings:
         learning_rate: of all but the flow; the trainer's usual one if None.
         steps: the most that are taken; a run of gd or flow ends when its fate is decided.
         seed: of the noise and of the batches.
-
-    Raises:
-        InputError: a value out of its bounds.
     """
 
     trainer: str = "gd"
@@ -111,17 +108,6 @@ def check_training(view: View, settings: FullSettings) -> None:
         )
 
 
-def full_comparison(view: View, settings: FullSettings) -> Comparison:
-    """The settings of training by ``gd`` or ``flow`` in the words of a comparison."""
-    own = {name: view.spec.get(name) for name in ("p", "q", "states", "hidden_per_state")}
-    return Comparison(
-        **own,
-        **{name: getattr(settings, name) for name in ("trainer", "d", "noise", "seed", "steps")},
-        length=full_length(view, settings.length), learning_rate=settings.rate,
-        model=exact_model(view.spec),
-    )  # fmt: skip
-
-
 def full_architecture(view: View, settings: FullSettings) -> Architecture:
     """One layer with softmax attention; untied, or with S logits, where the view's model is."""
     states, sizes = view.spec.get("states"), (settings.d, full_length(view, settings.length))
@@ -132,7 +118,6 @@ def full_architecture(view: View, settings: FullSettings) -> Architecture:
 
 
 def is_untied(view: View) -> bool:
-    """Return whether the unembedding is a weight of its own."""
     tied: bool = cast(Any, view.model).tied
     return not tied
 
@@ -142,11 +127,8 @@ def first_weights(view: View, settings: FullSettings, start: Start) -> Weights:
 
     Its unembedding and its bias are those that the view holds; else e, and the best one.
     """
-    arch, point, held = (
-        full_architecture(view, settings),
-        canonical_point(view, start),
-        view.fixed_values,
-    )
+    arch, point = full_architecture(view, settings), canonical_point(view, start)
+    held = view.fixed_values
     if arch.output == "states":
         clean = lift_states(point, arch)
     else:
@@ -170,12 +152,6 @@ def place(arch: Architecture, weights: Weights) -> tuple[float, float]:
         along = weights["bias"].new_full((arch.d,), arch.d**-0.5)
         e, w = project(arch, weights, along).canonical[0, :2].tolist()
     return e, w
-
-
-def probe_tokens(view: View, settings: FullSettings) -> Tensor:
-    """Sequences whose logits are averaged, (32, N)."""
-    source, generator = MarkovSource.of(view.chain), torch.Generator().manual_seed(1)
-    return source.repeat(1).sample(32, full_length(view, settings.length), generator)[0][0]
 
 
 def logit_gap(arch: Architecture, weights: Weights, tokens: Tensor) -> float:
@@ -236,11 +212,7 @@ class Run:
 
 
 def training(view: View, run: Run, stop: Stop) -> Iterator[Run]:
-    """Train; yields the run again and again, its curve longer every time.
-
-    Raises:
-        InputError: see ``check_training``.
-    """
+    """Train; yields the run again and again, its curve longer every time."""
     check_training(view, run.settings)
     began = monotonic()
 
@@ -265,8 +237,13 @@ def _descent(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label
     """Gradient descent with a fixed learning rate, or the flow, until it is decided."""
     settings = run.settings
     point, weights = canonical_point(view, run.start), first_weights(view, settings, run.start)
-    side = FullSide(full_comparison(view, settings), point, weights=weights)
-    tokens = probe_tokens(view, settings)
+    own = {name: view.spec.get(name) for name in ("p", "q", "states", "hidden_per_state")}
+    own |= {name: getattr(settings, name) for name in ("trainer", "d", "noise", "seed", "steps")}
+    length, model = full_length(view, settings.length), exact_model(view.spec)
+    comparison = Comparison(**own, length=length, learning_rate=settings.rate, model=model)
+    side = FullSide(comparison, point, weights=weights)
+    source, generator = MarkovSource.of(view.chain), torch.Generator().manual_seed(1)
+    tokens = source.repeat(1).sample(32, length, generator)[0][0]
     rate, until, step = settings.rate, _FIRST, 0
 
     def look() -> tuple[Progress, Label]:
@@ -315,10 +292,18 @@ def _next_look(step: int, steps: int) -> int:
 
 def _sampled(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label]]:
     """SGD or AdamW on fresh batches; it has learned where a tenth of the gap is left, for good."""
-    settings, chain = sampled_settings(view, run.settings), view.chain
+    full, chain, arch = run.settings, view.chain, full_architecture(view, run.settings)
     assert isinstance(chain, GapChain)
-    session = RunSession(settings, first_weights(view, run.settings, run.start))
-    trainer, recipe, arch = session.trainer, settings.recipe, settings.arch
+    recipe = Recipe.named(full.trainer, steps=full.steps, learning_rate=full.rate)
+    data: dict[str, Any] = {"data": chain}
+    if arch.output == "binary":
+        data = {name: (view.spec.get(name),) for name in ("p", "q")}
+    settings = RunSettings(
+        arch, recipe, seeds=(full.seed,), init="given", data_seed=full.seed,
+        test_batch=min(64, max(4, HELD_OUT // arch.length)), **data,
+    )  # fmt: skip
+    session = RunSession(settings, first_weights(view, full, run.start))
+    trainer = session.trainer
     time = 0.0
 
     def look() -> Progress:
@@ -342,19 +327,3 @@ def _sampled(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label
             float(open_gap(chain, each.loss)) <= LEARNED_SAMPLED for each in last
         )
         yield point, Label.GLOBAL_MINIMUM if learned else Label.UNRESOLVED
-
-
-def sampled_settings(view: View, full: FullSettings) -> RunSettings:
-    """The run of SGD or AdamW on batches of 16, of one model."""
-    recipe = Recipe.named(full.trainer, steps=full.steps, learning_rate=full.rate)
-    arch = full_architecture(view, full)
-    data: dict[str, Any] = (
-        {"p": (view.spec.get("p"),), "q": (view.spec.get("q"),)}
-        if arch.output == "binary"
-        else {"data": view.chain}
-    )
-    held_out = min(64, max(4, HELD_OUT // arch.length))
-    return RunSettings(
-        arch, recipe, seeds=(full.seed,), init="given", data_seed=full.seed, test_batch=held_out,
-        **data,
-    )  # fmt: skip

@@ -76,9 +76,6 @@ class View:
         nullclines: whether these are drawn.
         cloud: a Gaussian cloud of starts, if there is one.
         logs: names from ``LOGS`` with logarithmic axes; None for the default of the view.
-
-    Raises:
-        InputError: a number out of its bounds, or a coordinate that the model does not have.
     """
 
     spec: ModelSpec = field(default_factory=lambda: ModelSpec.first("canonical"))
@@ -126,7 +123,6 @@ class View:
 
     @property
     def model(self) -> Model:
-        """The reduced model."""
         return _showing(self.spec.build(), self.axes)
 
     @property
@@ -141,17 +137,14 @@ class View:
 
     @property
     def x(self) -> str:
-        """The name of the horizontal axis."""
         return self.model.plane.x
 
     @property
     def y(self) -> str:
-        """The name of the vertical axis."""
         return self.model.plane.y
 
     @property
     def usual_window(self) -> Window:
-        """The window of the model's plane."""
         window = self.model.plane.window
         return Window(*window[self.x], *window[self.y])
 
@@ -167,7 +160,6 @@ class View:
 
     @property
     def numbers(self) -> dict[str, float]:
-        """The numeric arguments of the model, by name."""
         return {k: v for k, v in self.spec.options.items() if type(v) in (int, float)}
 
     @property
@@ -180,7 +172,6 @@ class View:
 
     @property
     def fixed_values(self) -> dict[str, float]:
-        """The fixed coordinates by name."""
         return dict(self.fixed)
 
     @property
@@ -202,7 +193,6 @@ class View:
         return self.with_arguments(**own)
 
     def with_arguments(self, **arguments: float) -> View:
-        """The same for other numbers in the model's arguments."""
         return replace(self, spec=self.spec.replace(**arguments))
 
     def with_model(self, name: str, **options: object) -> View:
@@ -243,10 +233,6 @@ class View:
         at = len(self.starts) if number is None else number
         start = Start(round(y, digits), round(x, digits))
         return replace(self, starts=(*self.starts[:at], start, *self.starts[at + 1 :]))
-
-    def without_last(self) -> View:
-        """One orbit less: the last that was started."""
-        return replace(self, starts=self.starts[:-1])
 
     def zoomed(self, factor: float) -> View:
         """The window's middle, so many times smaller along both axes, as far as bounds allow."""

@@ -2,9 +2,4 @@
 
 from flowsim.door import lazy_names
 
-__getattr__, __dir__, __all__ = lazy_names(
-    __name__,
-    {
-        "portrait_summary": "portraits.summaries",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_names(__name__, {"portrait_summary": "portraits.summaries"})

@@ -39,7 +39,7 @@ from flowsim.labels import Label, Status
 from flowsim.landscape.critical import STARTS, critical_points_in
 from flowsim.landscape.ends import Ends
 from flowsim.portraits.phase_curves import further_curves, plane_velocity
-from flowsim.records.attributes import described, fixed_attributes, provenance
+from flowsim.records.attributes import described, fixed_attributes, meanings, provenance
 from flowsim.records.ends import with_ends
 from flowsim.records.model_attributes import model_attributes
 from flowsim.records.netcdf import flags
@@ -247,8 +247,8 @@ def _with_periods(attributes: dict[str, object], record: xr.Dataset) -> dict[str
 
 
 def _counts(label: xr.DataArray, prefix: str) -> dict[str, int]:
-    codes, names = label.to_numpy(), str(label.attrs["flag_meanings"]).split()
-    return {f"{prefix}_{name}": int((codes == i).sum()) for i, name in enumerate(names)}
+    codes = label.to_numpy()
+    return {f"{prefix}_{name}": int((codes == i).sum()) for i, name in enumerate(meanings(label))}
 
 
 def portrait_of_scan(scan: xr.Dataset) -> xr.Dataset:
@@ -260,9 +260,6 @@ def portrait_of_scan(scan: xr.Dataset) -> xr.Dataset:
 
     Returns:
         The data of ``flowsim.draw_portrait``; nothing is integrated.
-
-    Raises:
-        InputError: a model that is not built in, or another plane.
     """
     plane = model_from_attributes(scan.attrs).plane
     if {str(name) for name in scan["label"].dims} != {plane.x, plane.y}:
@@ -498,7 +495,7 @@ def _add_orbits(
 
 
 def _differences(plane: Plane, record: xr.Dataset) -> dict[str, object]:
-    """Where the baseline predicts another end: neither unresolved cells nor those on y = 0."""
+    """Mark cells whose end the baseline mistakes; unresolved ones and those on y = 0 never are."""
     baseline = plane.defaults.baseline
     if baseline is None:
         return {}

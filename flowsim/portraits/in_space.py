@@ -100,7 +100,20 @@ def phase_space(
             record[f"{family}_{name}"] = (("time", family), places[:, rows, i])
         record[f"{family}_label"] = (family, codes[rows], flags(ends.names, codes.dtype))
     if type(plane).curves is not Plane.curves:
-        record = _with_landscape(record, plane, window, options)
+        third, curves, heights = plane.defaults.third, list[Curve](), list[np.ndarray]()
+        low, high = window[third]
+        zero = [0.0] if low < 0 < high else []
+        values = np.unique([*np.linspace(low, high, PLANE_POINTS), *zero])
+        done = options.counted("planes of curves", len(values))
+        for value in values.tolist():
+            known = plane.curves(window, {third: value}, PLANE_POINTS)
+            shown = [curve for curve in known if curve.kind != "separatrix"]
+            curves += shown
+            heights += [np.full(len(curve.x), value) for curve in shown]
+            if done is not None:
+                done(1)
+        columns = {plane.x: [c.x for c in curves], plane.y: [c.y for c in curves], third: heights}
+        record = with_curves(record, curves, **columns)
     settings: dict[str, object] = {
         "kind": "phase space",
         **model_attributes(model),
@@ -111,23 +124,3 @@ def phase_space(
         **{f"orbits_{name}": int((label == i).sum()) for i, name in enumerate(ends.names)},
     }
     return described(record.assign_attrs(provenance(settings)), model.long_names)
-
-
-def _with_landscape(
-    record: xr.Dataset, plane: Plane, window: dict[str, Range], options: SolverOptions
-) -> xr.Dataset:
-    """The record with the curves of planes at several values of the third axis, 0 among them."""
-    third = plane.defaults.third or ""
-    low, high = window[third]
-    values = np.unique([*np.linspace(low, high, PLANE_POINTS), *([0.0] if low < 0 < high else [])])
-    done = options.counted("planes of curves", len(values))
-    curves, places = list[Curve](), list[np.ndarray]()
-    for value in values.tolist():
-        known = plane.curves(window, {third: value}, PLANE_POINTS)
-        shown = [curve for curve in known if curve.kind != "separatrix"]
-        curves += shown
-        places += [np.full(len(curve.x), value) for curve in shown]
-        if done is not None:
-            done(1)
-    columns = {plane.x: [c.x for c in curves], plane.y: [c.y for c in curves], third: places}
-    return with_curves(record, curves, **columns)

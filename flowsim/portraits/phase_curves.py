@@ -21,11 +21,7 @@ _NODES = 301
 def further_curves(
     plane: Plane, window: Mapping[str, Range], fixed: Mapping[str, float], names: Sequence[str]
 ) -> list[Curve]:
-    """The curves of these names, "nullclines" and "manifolds".
-
-    Raises:
-        InputError: another name, or manifolds of a model of other than the plane's two coordinates.
-    """
+    """The curves of these names, "nullclines" and "manifolds"."""
     found: list[Curve] = []
     for name in names:
         if name == "nullclines":

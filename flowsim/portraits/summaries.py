@@ -13,7 +13,7 @@ import xarray as xr
 from flowsim.curves import curves_of
 from flowsim.errors import InputError
 from flowsim.labels import Label
-from flowsim.records.attributes import axes_of, end_names, fixed_of
+from flowsim.records.attributes import axes_of, end_names, fixed_of, meanings
 from flowsim.records.ends import all_alike, recorded_ends
 from flowsim.spec import chain_of
 from flowsim.training.trained import AT_UNIGRAM, LEARNED_SAMPLED
@@ -42,7 +42,7 @@ def summarize(record: xr.Dataset) -> dict[str, Any]:
     (100, 46, 54)
     """
     summaries = {
-        "portrait": portrait_summary,
+        "portrait": _portrait,
         "phase space": phase_space_summary,
         "scan": scan_summary,
         "boundary": boundary_summary,
@@ -61,6 +61,10 @@ def summarize(record: xr.Dataset) -> dict[str, Any]:
         known = ", ".join(summaries)
         raise InputError(f"records of kind {kind} have no summary; known are {known}")
     return {name: plain(value) for name, value in summaries[kind](record).items()}
+
+
+#: The name of ``summarize`` for portraits.
+portrait_summary = summarize
 
 
 def plain(value: Any) -> Any:
@@ -100,30 +104,16 @@ def _starting_with(record: xr.Dataset, *prefixes: str) -> dict[str, Any]:
     return {name: value for name, value in record.attrs.items() if name.startswith(prefixes)}
 
 
-def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
-    """The numbers of a portrait record, ready for JSON.
-
-    Args:
-        record: from ``portrait``, or a file of one.
-
-    Returns:
-        "p", "q", "regime" and entropies in nats; "cells" and the "fraction" of them in each basin;
-        counts of "saddle" and "unresolved" cells; "oracle_agree" of "oracle_cells" that agree with
-        the analytic basins; "largest_energy_drift" of any orbit; the held values. With an
-        optimizer: what became of its runs, and how many cells differ from the flow.
-
-    >>> import flowsim
-    >>> steps = flowsim.OptimizerChoice.named("gd", steps=100)
-    >>> model = flowsim.model("canonical", 0.5, 0.8)
-    >>> record = flowsim.portrait(model, resolution=8, optimizer=steps)
-    >>> flowsim.portraits.portrait_summary(record)["cells"]
-    64
-    """
+def _portrait(record: xr.Dataset) -> dict[str, Any]:
+    """Cells by end, agreement with closed forms, drifts, critical points and numbers of ends."""
     if "optimizer" in record.attrs:
         return trained_summary(record)
-    a, cells = record.attrs, record["label"].size
-    names = str(record["label"].attrs["flag_meanings"]).split()
+    a, cells, names = record.attrs, record["label"].size, meanings(record["label"])
     counts = {name: int(a[f"cells_{name}"]) for name in names}
+    across, up = axes_of(record)
+    points = [{"kind": curve.kind, across: x, up: y}
+              for curve in curves_of(record, across, up) for x, y in curve.points]  # fmt: skip
+    sliding = "sliding_time" in record
     return {
         **_chosen(record),
         **_data(record),
@@ -131,17 +121,13 @@ def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
         "fraction": {n: counts[n] / cells for n in names if n in _ends(names) or counts[n]},
         "saddle": sum(counts[name] for name in names if name.startswith("saddle")),
         "unresolved": counts["unresolved"],
-        "oracle_cells": int(a["oracle_cells"]),
-        "oracle_agree": int(a["oracle_agree"]),
-        "oracle_wrong": int(a["oracle_wrong"]),
-        "oracle_cut": int(a["oracle_cut"]),
-        "largest_energy_drift": drift if (drift := float(a["largest_energy_drift"])) >= 0 else None,
+        **{f"oracle_{name}": a[f"oracle_{name}"] for name in ("cells", "agree", "wrong", "cut")},
+        "largest_energy_drift": a["largest_energy_drift"],
         **_held(record),
         **_starting_with(record, "confirm_", "certified_", "proven_", "unproven_",
                          "share_differs", "cells_differ", "orbits_unfinished"),
-        "critical_points": _critical_points(record),
-        **({"cells_sliding": int((record["sliding_time"].to_numpy() > 0).sum())}
-           if "sliding_time" in record else {}),
+        "critical_points": points,
+        **({"cells_sliding": (record["sliding_time"] > 0).sum()} if sliding else {}),
         "ends": recorded_ends(record),
     }  # fmt: skip
 
@@ -150,24 +136,16 @@ def _ends(names: Sequence[str]) -> list[str]:
     return [name for name in names if name != "unresolved" and not name.startswith("saddle")]
 
 
-def _critical_points(record: xr.Dataset) -> list[dict[str, Any]]:
-    across, up = axes_of(record)
-    return [{"kind": curve.kind, across: x, up: y}
-            for curve in curves_of(record, across, up) for x, y in curve.points]  # fmt: skip
-
-
 def phase_space_summary(record: xr.Dataset) -> dict[str, Any]:
-    """The numbers of a phase-space record, ready for JSON: settings and orbits by label."""
-    a = record.attrs
-    names = str(record["orbit_label"].attrs["flag_meanings"]).split()
-    counts = {name: int(a[f"orbits_{name}"]) for name in names}
+    """Orbits by end."""
+    counts = {n: record.attrs[f"orbits_{n}"] for n in meanings(record["orbit_label"])}
     unresolved = counts.pop("unresolved")
     more = _starting_with(record, "confirm_", "orbits_unfinished")
     return {**_chosen(record), "orbits": counts, "unresolved": unresolved, **more}
 
 
 def trained_summary(record: xr.Dataset) -> dict[str, Any]:
-    """The numbers of a portrait of an optimizer's basins, beside those of the flow."""
+    """Cells by what an optimizer's runs became, and by the flow."""
     cells = record["label"].size
     counts = {name.removeprefix("cells_"): int(count)
               for name, count in _starting_with(record, "cells_").items()}  # fmt: skip
@@ -179,7 +157,7 @@ def trained_summary(record: xr.Dataset) -> dict[str, Any]:
             "flow_learned": "flow_global_minimum",
         }
     else:
-        both = [str(record[n].attrs["flag_meanings"]).split() for n in ("flow_label", "label")]
+        both = [meanings(record[n]) for n in ("flow_label", "label")]
         names = [*dict.fromkeys([*both[0][1:], *both[1][1:], *both[0][:1]])]
         shown = {name: name for name in [*names, *(f"flow_{name}" for name in names)]}
     return {
@@ -206,24 +184,23 @@ def _trained(record: xr.Dataset) -> dict[str, Any]:
 
 
 def scan_summary(record: xr.Dataset) -> dict[str, Any]:
-    """The numbers of a scan: sizes, counts and shares by basin, drifts, its refined boundary."""
+    """Sizes, counts and shares by basin, drifts, and the refined boundary."""
     a = record.attrs
     names = [str(name) for name in record["basin"].to_numpy()]
     counts = {name: int(a[f"points_{name}"]) for name in names}
     basins = {}
     for name in _ends(names):
         here = record.sel(basin=name)
-        basins[name] = {"fraction": [float(here["share"].min()), float(here["share"].max())]}
+        basins[name] = {"fraction": [here["share"].min(), here["share"].max()]}
         if "share_low" in record:  # a grid has no sampling error
-            low, high = float(here["share_low"].min()), float(here["share_high"].max())
-            basins[name]["wilson"] = [low, high]
+            basins[name]["wilson"] = [here["share_low"].min(), here["share_high"].max()]
     trained = _trained(record)
     if "on_plateau_at_end" in record:
-        trained["on_plateau_at_end"] = int(record["on_plateau_at_end"].sum())
+        trained["on_plateau_at_end"] = record["on_plateau_at_end"].sum()
     return {
         **_chosen(record),
         **trained,
-        "dimensions": {str(dim): int(n) for dim, n in record["label"].sizes.items()},
+        "dimensions": dict(record["label"].sizes),
         "points": sum(counts.values()),
         **counts,
         "saddle": sum(counts[name] for name in names if name.startswith("saddle")),
@@ -234,13 +211,13 @@ def scan_summary(record: xr.Dataset) -> dict[str, Any]:
 
 
 def boundary_summary(record: xr.Dataset) -> dict[str, Any]:
-    """The numbers of a record of ``refine_boundary``: what it cost and how near it comes."""
-    unresolved = int(record.attrs["refine_unresolved"])
+    """Cost and accuracy of a refined boundary."""
+    unresolved = record.attrs["refine_unresolved"]
     return {**_chosen(record), **_starting_with(record, "refine_"), "unresolved": unresolved}
 
 
 def gaussian_summary(record: xr.Dataset) -> dict[str, Any]:
-    """The numbers of a Gaussian record: every scale, the limits, counts of wrong labels."""
+    """Shares of every scale, the limits, and counts of wrong labels."""
     columns = ("sigma", "integral", "fraction", "fraction_low", "fraction_high", "learned",
                "learned_low", "learned_high")  # fmt: skip
     names = ("samples", "seed", "limit_small_sigma", "limit_large_sigma", "intervals_missed",
@@ -260,9 +237,8 @@ def gaussian_summary(record: xr.Dataset) -> dict[str, Any]:
 
 
 def comparison_summary(record: xr.Dataset) -> dict[str, Any]:
-    """The numbers of a comparison: how often prediction and outcome agree, and the table.
+    """Agreement of prediction and outcome, the table, and reasons of runs that were left open.
 
-    An interval only where something was drawn at random; the reasons of runs that were left open.
     With SGD and AdamW how many learned within the steps, also by what gradient flow would say.
     """
     a = record.attrs
@@ -272,55 +248,43 @@ def comparison_summary(record: xr.Dataset) -> dict[str, Any]:
     if "predicted_by" in a:
         names += ["predicted_by", "steps", "learned", "learned_predictions", "nudge"]
     labels = [str(name) for name in record["predicted_label"].to_numpy()]
-    table = record["confusion"].to_numpy()
-    ends = ("agreement_low", "agreement_high")
-    interval = {"agreement_interval": [float(a[name]) for name in ends]} if ends[0] in a else {}
-    return {
-        **_chosen(record),
-        **{name: a[name] for name in names if name in a},
-        "agreement": float(a["agreement"]) if a["decided"] else None,
-        **interval,
-        **({"left_open": _left_open(record)} if "end_reason" in record else {}),
-        **({"by_flow": _by_flow(record)} if "flow_predicted" in record else {}),
-        "confusion": {row: dict(zip(labels, table[i].tolist(), strict=True))
-                      for i, row in enumerate(labels)},
-    }  # fmt: skip
-
-
-def _by_flow(record: xr.Dataset) -> dict[str, dict[str, int]]:
-    """For each label that gradient flow predicts, how many runs there are and how many learned."""
-    flow = record["flow_predicted"].to_numpy()
-    learned = record["outcome"].to_numpy() == Label.GLOBAL_MINIMUM
-    return {
-        label.name.lower(): {"runs": int(here.sum()), "learned": int(learned[here].sum())}
-        for label in Label
-        if (here := flow == label).any()
-    }
-
-
-def _left_open(record: xr.Dataset) -> dict[str, int]:
-    reasons = record["end_reason"]
-    names = str(reasons.attrs["flag_meanings"]).split()
-    codes = zip(np.atleast_1d(reasons.attrs["flag_values"]), names, strict=True)
-    counts = {name: int((reasons.to_numpy() == code).sum()) for code, name in codes if code}
-    return {name: count for name, count in counts.items() if count}
+    found = {**_chosen(record), **{name: a[name] for name in names if name in a}}
+    found["agreement"] = a["agreement"] if a["decided"] else None
+    if "agreement_low" in a:  # where something was drawn at random
+        found["agreement_interval"] = [a["agreement_low"], a["agreement_high"]]
+    if "end_reason" in record:
+        reasons, codes = meanings(record["end_reason"]), record["end_reason"]
+        values = np.atleast_1d(codes.attrs["flag_values"])
+        counts = {n: int((codes == code).sum())
+                  for code, n in zip(values, reasons, strict=True) if code}  # fmt: skip
+        found["left_open"] = {name: count for name, count in counts.items() if count}
+    if "flow_predicted" in record:
+        learned = record["outcome"] == Label.GLOBAL_MINIMUM
+        found["by_flow"] = {
+            label.name.lower(): {"runs": here.sum(), "learned": (learned & here).sum()}
+            for label in Label
+            if (here := record["flow_predicted"] == label).any()
+        }
+    rows = record["confusion"].to_numpy()
+    found["confusion"] = {name: dict(zip(labels, row, strict=True))
+                          for name, row in zip(labels, rows, strict=True)}  # fmt: skip
+    return found
 
 
 def training_summary(record: xr.Dataset) -> dict[str, Any]:
-    """The numbers of a training record: final losses, what they are compared with, and failures."""
+    """Final losses, what they are compared with, and failures."""
     a = json.loads(record.attrs["settings"])
     final = record["loss"].isel(step=-1).to_numpy()
     named = ("states", "order", "prior", "baselines_missing")
     own = {name: record.attrs[name] for name in named if name in record.attrs}
     alone = ("p", "q", "entropy_rate", "stationary_entropy")
-    found = {name: float(record[name][0]) for name in alone if name in record}
+    found = {name: record[name][0] for name in alone if name in record}
     if "p" in record:
         open_gap = record["stationary_entropy"] - record["entropy_rate"]
-        share = (final - record["entropy_rate"].to_numpy()) / open_gap.where(
-            open_gap > 0
-        ).to_numpy()
-        found["at_bigram"] = int((share <= LEARNED_SAMPLED).sum())
-        found["at_unigram"] = int((np.abs(share - 1) <= AT_UNIGRAM).sum())
+        above = final - record["entropy_rate"].to_numpy()
+        share = above / open_gap.where(open_gap > 0).to_numpy()
+        found["at_bigram"] = (share <= LEARNED_SAMPLED).sum()
+        found["at_unigram"] = (np.abs(share - 1) <= AT_UNIGRAM).sum()
     baselines: dict[str, float] = {}
     if "baseline_loss" in record:
         names = [str(name) for name in record["baseline"].to_numpy()]
@@ -332,31 +296,27 @@ def training_summary(record: xr.Dataset) -> dict[str, Any]:
         **({"baselines": baselines} if baselines else {}),
         "trainer": a["recipe"]["trainer"],
         "models": final.size,
-        "loss": [x if np.isfinite(x) else None for x in final.tolist()],
+        "loss": final,
         "loss_is": record.attrs["loss_is"],
-        "not_finite": int((record["finite"] == 0).sum()),
+        "not_finite": (record["finite"] == 0).sum(),
     }
 
 
 def optimizers_summary(record: xr.Dataset) -> dict[str, Any]:
     """The share of starts that each optimizer brings elsewhere than the flow, and to each end."""
-    names = str(record["label"].attrs["flag_meanings"]).split()
-    counts = {
-        str(who): np.bincount(record["label"].sel(follower=who).to_numpy().ravel(),
-                              minlength=len(names))
-        for who in record["follower"].to_numpy()
-    }  # fmt: skip
-    cells = int(record["elsewhere"].size)
-    shares = {who: {n: int(c) / cells for n, c in zip(names, found, strict=True) if c}
-              for who, found in counts.items()}  # fmt: skip
-    others = {str(who): float(share) for who, share in
-              zip(record["follower"].to_numpy(), record["share_elsewhere"].to_numpy(), strict=True)
-              if who != "flow"}  # fmt: skip
+    names, cells = meanings(record["label"]), record["elsewhere"].size
+    shares, others = {}, {}
+    for who in map(str, record["follower"].to_numpy()):
+        one = record.sel(follower=who)
+        counts = np.bincount(one["label"].to_numpy().ravel(), minlength=len(names))
+        shares[who] = {n: c / cells for n, c in zip(names, counts, strict=True) if c}
+        if who != "flow":
+            others[who] = one["share_elsewhere"]
     return {
         "model": record.attrs["model"],
         "cells": cells,
         "elsewhere_than_flow": others,
-        "cells_all_agree": int(all_alike(record).sum()),
+        "cells_all_agree": all_alike(record).sum(),
         "shares": shares,
     }
 
@@ -370,19 +330,19 @@ def continuation_summary(record: xr.Dataset) -> dict[str, Any]:
     return {
         "model": record.attrs["model"],
         "parameter": parameter,
-        "from": float(values[0]),
-        "to": float(values[-1]),
+        "from": values[0],
+        "to": values[-1],
         "branches": int(record["branch_number"].max(initial=-1)) + 1
         if record.sizes["branch_point"] else 0,
         **({"left_out": record.attrs["left_out"]} if "left_out" in record.attrs else {}),
         "events": [
-            {"kind": str(kind), parameter: float(value)}
+            {"kind": str(kind), parameter: value}
             for kind, value in zip(record["event_kind"].to_numpy(),
                                    record["event_value"].to_numpy(), strict=True)
         ],
-        "share": {name: {"first": float(share[0, i]), "last": float(share[-1, i])}
+        "share": {name: {"first": share[0, i], "last": share[-1, i]}
                   for i, name in enumerate(names) if share[:, i].any()},
-        **({"smallest_distance": {name: float(away) for name in names
+        **({"smallest_distance": {name: away for name in names
             if np.isfinite(away := record["edge_distance"].sel(basin=name).min())}}
            if "edge_distance" in record else {}),
     }  # fmt: skip
@@ -396,9 +356,7 @@ def fold_curves_summary(record: xr.Dataset) -> dict[str, Any]:
     return {
         "model": record.attrs["model"],
         "curves": {kind: kinds.count(kind) for kind in sorted({*kinds})},
-        "cusps": [
-            dict(zip(names, map(float, place), strict=True)) for place in zip(*cusps, strict=True)
-        ],
+        "cusps": [dict(zip(names, place, strict=True)) for place in zip(*cusps, strict=True)],
     }
 
 
@@ -411,7 +369,7 @@ def noise_summary(record: xr.Dataset) -> dict[str, Any]:
     for warmth in record["temperature"].to_numpy():
         for name, before in zip(names, without.tolist(), strict=True):
             here = record.sel(temperature=warmth, basin=name)
-            share, low, high = (float(here[f"total_share{x}"]) for x in ("", "_low", "_high"))
+            share, low, high = (here[f"total_share{x}"].item() for x in ("", "_low", "_high"))
             if share or before:
                 rows.append({"temperature": warmth, "end": name, "share": share, "low": low,
                              "high": high, "without_noise": before})  # fmt: skip
@@ -421,7 +379,7 @@ def noise_summary(record: xr.Dataset) -> dict[str, Any]:
         **_chosen(record),
         **_held(record),
         **{name: a[name] for name in ("time", "step", "seeds", "seed")},
-        "paths": int(counts[0].sum()),
-        "unresolved": int(counts[:, 0].sum()),
+        "paths": counts[0].sum(),
+        "unresolved": counts[:, 0].sum(),
         "ends": rows,
     }

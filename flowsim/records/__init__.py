@@ -2,9 +2,4 @@
 
 from flowsim.door import lazy_names
 
-__getattr__, __dir__, __all__ = lazy_names(
-    __name__,
-    {
-        "open_record": "records.netcdf",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_names(__name__, {"open_record": "records.netcdf"})

@@ -134,7 +134,6 @@ _NAMES = [
     (r"plateau_length", "steps from plateau_start to escape"),
     (r"finite", "1 where all weights are finite"),
 ]
-_COMPILED = [(re.compile(pattern), arguments) for pattern, arguments in _NAMES]
 
 
 def described(record: xr.Dataset, long_names: Mapping[str, str] | None = None) -> xr.Dataset:
@@ -143,21 +142,14 @@ def described(record: xr.Dataset, long_names: Mapping[str, str] | None = None) -
     All quantities are pure numbers, which CF lets without units: losses and entropies are in nats,
     which are no unit to it.
     """
-    record = record.copy()
-    for key, variable in record.variables.items():
-        if name := long_name(str(key), long_names or {}):
-            variable.attrs.setdefault("long_name", name)
+    record, own = record.copy(), long_names or {}
+    for name, variable in ((str(key), x) for key, x in record.variables.items()):
+        matches = ((re.fullmatch(pattern, name), text) for pattern, text in _NAMES)
+        found = (text.format(*(own.get(part, part) for part in match.groups()))
+                 for match, text in matches if match)  # fmt: skip
+        if text := own.get(name) or next(found, ""):
+            variable.attrs.setdefault("long_name", text)
     return record
-
-
-def long_name(name: str, own_names: Mapping[str, str]) -> str:
-    """Long name of a variable for a plot; empty if unknown."""
-    if name in own_names:
-        return own_names[name]
-    for pattern, arguments in _COMPILED:
-        if match := pattern.fullmatch(name):
-            return arguments.format(*(own_names.get(part, part) for part in match.groups()))
-    return ""
 
 
 def end_names(attributes: Mapping[str, Any]) -> dict[str, str]:
@@ -166,12 +158,13 @@ def end_names(attributes: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def axes_of(record: xr.Dataset) -> tuple[str, str]:
-    """The horizontal and the vertical coordinate of a record's plane.
+def meanings(variable: xr.DataArray) -> list[str]:
+    """Names of the values of a variable of codes."""
+    return str(variable.attrs["flag_meanings"]).split()
 
-    Raises:
-        InputError: the record does not say them.
-    """
+
+def axes_of(record: xr.Dataset) -> tuple[str, str]:
+    """The horizontal and the vertical coordinate of a record's plane."""
     if "axes" in record.attrs:
         across, up = map(str, record.attrs["axes"])
         return across, up

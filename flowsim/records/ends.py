@@ -8,6 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import xarray as xr
 
+from flowsim.records.attributes import meanings
+
 #: Names of codes that are no basin begin so.
 NO_BASIN = ("unresolved", "saddle")
 #: Variables over starts that ``per_end`` uses, and names of what it gives.
@@ -39,7 +41,7 @@ def per_end(
     (0.53125, 2.625)
     """
     label = record["label"]
-    names = str(label.attrs["flag_meanings"]).split()
+    names = meanings(label)
     over = [name for name in map(str, record) if record[name].dims == label.dims]
     needed = over if own else [name for name in ("label", *_PER_START) if name in over]
     starts = record[needed].stack(start=label.dims, create_index=bool(own))

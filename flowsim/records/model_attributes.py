@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from flowsim.labels import BASINS
@@ -29,24 +29,22 @@ def model_attributes(
     left = {*varied, *(("regime",) if {"p", "q"} & set(varied) else ())}
     known = {name: value for name, value in attributes_of(model).items() if name not in left}
     named = {name: text for name, text in model.long_names.items() if name in BASINS}
+    if varied:  # the arguments that the models share
+        own = kept_arguments(model) if is_own(model) else {}
+        names = ("p", "q", *options_of(model), *own)
+        shared = {name: own.get(name, known.get(name)) for name in names if name not in varied}
+        pairs = sorted((name, x) for name, x in shared.items() if x is not None)
+        subtitle = ", ".join(f"{name} = {value}" for name, value in pairs)
     same = last is None or title == last.title.partition("\n")[0]
     plane = model.plane if len(model.coordinates) > 1 else None
     return {
         **known,
         **source_attributes(model, varied),
         "title": title if same else model.name.rpartition(":")[2],
-        "subtitle": _fixed(model, known, varied) if varied else subtitle,
+        "subtitle": subtitle,
         **({} if plane is None else {"axes": (plane.x, plane.y)}),
         **({"end_names": json.dumps(named, ensure_ascii=False)} if named else {}),
     }
-
-
-def _fixed(model: Model, known: Mapping[str, Any], varied: Sequence[str]) -> str:
-    """The arguments that models share."""
-    own = kept_arguments(model) if is_own(model) else {}
-    shared = {name: own.get(name, known.get(name)) for name in ("p", "q", *options_of(model), *own)}
-    kept = {n: x for n, x in shared.items() if x is not None and n not in varied}
-    return ", ".join(f"{name} = {value}" for name, value in sorted(kept.items()))
 
 
 def source_attributes(model: Model, varied: Sequence[str] = ()) -> dict[str, str]:

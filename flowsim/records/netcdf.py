@@ -58,15 +58,7 @@ def write_record(record: xr.Dataset, path: Path | str) -> None:
 
 
 def store_record(record: xr.Dataset, path: Path, kinds: str = "iuf") -> None:
-    """Write a record as NetCDF, compressed and sealed.
-
-    Args:
-        record, path: what is written, and where.
-        kinds: the kinds of numbers that are compressed, as numpy calls them.
-
-    Raises:
-        OSError: the disk is full or the folder went away.
-    """
+    """Write a record as NetCDF, compressed and sealed."""
     record = described(record).assign_attrs(Conventions=CONVENTIONS)
     with SafeFile(path) as file:
         try:
@@ -180,9 +172,6 @@ def open_sealed(path: Path) -> xr.Dataset:
     """A NetCDF file that flowsim wrote, be it a record or not; to be closed.
 
     HDF5, which may run for ever on damaged bytes, opens no file whose digest is not right.
-
-    Raises:
-        InputError: no such file, or one that cannot be read or has no valid digest.
     """
     try:
         if not path.exists():
@@ -230,19 +219,12 @@ def check_output(path: Path, option: str, suffixes: Iterable[str], overwrite: bo
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Call ``write`` with a temporary name beside ``path``, flush it to disk and rename.
-
-    Raises:
-        InputError: the disk is full or the folder went away.
-    """
+    """Call ``write`` with a temporary name beside ``path``, flush it to disk and rename."""
     write_together([(path, write)])
 
 
 def write_together(files: Sequence[tuple[Path, Callable[[Path], object]]]) -> None:
     """Files that appear together: all are finished before one of them takes its place.
-
-    Args:
-        files: the name of each, and what writes it under a temporary name beside that.
 
     Raises:
         InputError: the disk is full or a folder went away; none of the files is there then, and
@@ -277,7 +259,6 @@ class SafeFile(io.RawIOBase):
         self._error: OSError | None = None
 
     def check(self) -> None:
-        """OSError if a write has failed."""
         if self._error is not None:
             raise self._error
 
@@ -309,9 +290,6 @@ class SafeFile(io.RawIOBase):
     def seek(self, offset: int, whence: int = 0) -> int:
         return self._file.seek(offset, whence)
 
-    def tell(self) -> int:
-        return self._file.tell()
-
     def close(self) -> None:
         self._file.close()
         super().close()
@@ -324,11 +302,7 @@ _BLOCK = 2**20
 
 
 def append_checksum(path: Path) -> None:
-    """Append the seal to a file that has none.
-
-    Raises:
-        OSError: the disk is full.
-    """
+    """Append the seal to a file that has none."""
     with path.open("r+b") as file:
         line = _line(file, path.stat().st_size)
         file.seek(0, os.SEEK_END)
@@ -336,11 +310,7 @@ def append_checksum(path: Path) -> None:
 
 
 def has_checksum(path: Path) -> bool:
-    """Return whether the file ends in a valid checksum.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Return whether the file ends in a valid checksum."""
     with path.open("rb") as file:
         size = max(path.stat().st_size - LENGTH, 0)
         return _line(file, size) == file.read()

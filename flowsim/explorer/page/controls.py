@@ -50,8 +50,6 @@ def slider_values(view: View) -> dict[str, tuple[float, Parameter]]:
 
 
 class Controls:
-    """All widgets of a page, by what they are for."""
-
     def __init__(self, view: View) -> None:
         self._wide: dict[str, Any] = {"sizing_mode": "stretch_width", "stylesheets": [_look()]}
         self.model = self._widget(models.Select, "model", title="Model", options=model_words(view))
@@ -79,26 +77,11 @@ class Controls:
         self.backward = self._boxes("backward", "also backward in time")
         self.place = self._widget(models.TextInput, "place", placeholder="-1.2, 0.5")
         self.go = self._button("Start", "go")
-        self.legend, self.trajectory_text, self.cloud = (
-            _words("legend"),
-            _words("story"),
-            _words("cloud"),
-        )
+        self.legend, self.cloud = _words("legend"), _words("cloud")
+        self.trajectory_text = _words("story")
         self.problem = _words("problem", visible=False)
-        self._add_training()
-        words = {"png": "Save PNG", "svg": "Save SVG", "record": "Save record"}
-        self.saving = {name: self._button(label, name) for name, label in words.items()}
-        self.load = self._widget(
-            models.FileInput, "load", accept=".csv,.nc", title="Lay a path over it"
-        )
-        self.link, self.code = self._button("Copy link", "link"), self._button("Commands", "code")
-        self.shell, self.python = _words("shell"), _words("python")
-        self.copy_shell = models.Button(label="Copy", name="copy_shell", width=90)
-        self.copy_python = models.Button(label="Copy", name="copy_python", width=90)
-
-    def _add_training(self) -> None:
-        words = "<b>Train the full transformer from the chosen start</b>"
-        self.heading = _words("heading", text=words)
+        heading = "<b>Train the full transformer from the chosen start</b>"
+        self.heading = _words("heading", text=heading)
         self.trainer = self._widget(
             models.Select, "trainer", title="Trainer", options=TRAINER_WORDS, value="gd"
         )
@@ -116,6 +99,15 @@ class Controls:
             self.heading, self.trainer, self.d, self.positions, self.noise, self.rate, self.steps,
             self.train, self.halt, self.whole, self.outcome_text,
         ]  # fmt: skip
+        words = {"png": "Save PNG", "svg": "Save SVG", "record": "Save record"}
+        self.saving = {name: self._button(label, name) for name, label in words.items()}
+        self.load = self._widget(
+            models.FileInput, "load", accept=".csv,.nc", title="Lay a path over it"
+        )
+        self.link, self.code = self._button("Copy link", "link"), self._button("Commands", "code")
+        self.shell, self.python = _words("shell"), _words("python")
+        self.copy_shell = models.Button(label="Copy", name="copy_shell", width=90)
+        self.copy_python = models.Button(label="Copy", name="copy_python", width=90)
 
     def _widget(self, kind: Any, name: str, **more: Any) -> Any:
         return kind(name=name, **self._wide, **more)

@@ -51,8 +51,6 @@ _MOST_UNDONE, _MOST_WINDOWS = 50, 50
 
 
 class Gestures:
-    """Handlers of mouse and keyboard on a page."""
-
     def __init__(self, visit: Page) -> None:
         self.visit = visit
         self._windows: list[Window] = []
@@ -124,11 +122,11 @@ class Gestures:
     def undo(self) -> None:
         """Take back the last orbit, cloud or clearing; then the orbits of the link."""
         visit = self.visit
-        if self.visit.undone:
-            last = self.visit.undone.pop()
+        if visit.undone:
+            last = visit.undone.pop()
             visit.try_to(lambda: replace(visit.view, starts=last.starts, cloud=last.cloud))
         elif visit.view.starts:
-            visit.try_to(visit.view.without_last)
+            visit.try_to(lambda: replace(visit.view, starts=visit.view.starts[:-1]))
 
     def zoom_to(self, window: Window) -> None:
         """Look at another window; the former one is kept for the way back."""
@@ -138,7 +136,6 @@ class Gestures:
             visit.try_to(lambda: replace(visit.view, window=window))
 
     def zoom_back(self) -> None:
-        """Return to the previous window, or to the usual one."""
         window = self._windows.pop() if self._windows else self.visit.view.usual_window
         self.visit.try_to(lambda: replace(self.visit.view, window=window))
 
@@ -214,7 +211,6 @@ class Gestures:
 
     @property
     def throws(self) -> bool:
-        """Return whether a drag draws a cloud."""
         return self.visit.controls.drag.active == CLOUD
 
     def _pan_start(self, y: float, x: float) -> None:

@@ -37,13 +37,7 @@ class Pools:
 
 
 class Jobs:
-    """The jobs of one page; of each kind at most one is alive.
-
-    Args:
-        document: the page, whose callbacks results go to.
-        pools: the threads.
-        failed: called on the page with a sentence when a job raises.
-    """
+    """The jobs of one page; of each kind at most one is alive."""
 
     def __init__(self, document: Document, pools: Pools, failed: Callable[[str], None]) -> None:
         self.document, self.pools, self.failed = document, pools, failed
@@ -52,7 +46,6 @@ class Jobs:
 
     @property
     def closed(self) -> bool:
-        """Return whether the page is closed."""
         return self._gone.is_set()
 
     def start(

@@ -99,7 +99,6 @@ def describe_trajectory(
 
 
 def cloud_words(view: View, found: CloudShare | None) -> str:
-    """The shares of a cloud, with their intervals."""
     if view.cloud is None:
         return ""
     if found is None:
@@ -147,7 +146,6 @@ def legend(
     view: View, cells: Cells, border: Border, record: xr.Dataset, training: bool,
     laid: Iterable[str] = (),
 ) -> str:  # fmt: skip
-    """Describe the picture."""
     codes, ends = set(cells.label.ravel().tolist()), ends_of(view)
     here = [name for code, name in enumerate(ends.names) if code in codes]
     called = style.BASINS | ends.captions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -88,11 +88,6 @@ class Choices:
             c.clear.disabled = not (view.starts or view.cloud or self.visit.plane.laid)
         finally:
             self.updating = False
-
-    def show_logs(self, logs: Sequence[str]) -> None:
-        self.updating = True
-        self.visit.controls.logs.active = [i for i, name in enumerate(LOGS) if name in logs]
-        self.updating = False
 
     def _model_chosen(self, view: View, _: Any) -> View:
         c = self.visit.controls
@@ -279,9 +274,6 @@ class Outgoing:
         # a file has come; its name comes after it
         later = visit.document.add_next_tick_callback
         c.load.on_change("value", lambda _attribute, _old, _new: later(self._lay_over))
-
-    def show_address(self, query: str) -> None:
-        self.address.data = {"query": [query]}
 
     def save(self, suffix: str) -> None:
         """Draw or record what is on the screen, and hand it to the browser."""

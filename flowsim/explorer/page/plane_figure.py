@@ -60,37 +60,22 @@ class PlaneFigure:
         self.sources: dict[str, ColumnDataSource] = {}
         self.names = ColumnDataSource({"x": [], "y": []}, name="names")
         self.laid: Mapping[str, np.ndarray] = {}
-        self._add_cells()
-        self._add_curves()
-        self._add_starts()
-
-    def _source(self, name: str, columns: str) -> ColumnDataSource:
-        empty: dict[str, Any] = {column: [] for column in columns.split()}
-        self.sources[name] = ColumnDataSource(empty, name=name)
-        return self.sources[name]
-
-    def _curves(self, name: str, **look: Any) -> None:
-        self.figure.multi_line("xs", "ys", source=self._source(name, "xs ys"), **look)
-
-    def _add_cells(self) -> None:
+        plot = self.figure
         self.mapper = LinearColorMapper(
             palette=[NOT_YET], low=-0.5, high=0.5, low_color=NOT_YET, high_color=NOT_YET
         )
         cells = self._source("cells", "image x y dw dh")
-        self.figure.image("image", x="x", y="y", dw="dw", dh="dh", source=cells,
+        plot.image("image", x="x", y="y", dw="dw", dh="dh", source=cells,
                           color_mapper=self.mapper, level="image")  # fmt: skip
         for name, pattern, colour, alpha in (
             ("trapped", "right_diagonal_line", "#ffffff", 0.9), ("saddle", "dot", style.LINE, 0.35),
         ):  # fmt: skip
             hatched = self._source(name, "left right bottom top")
-            self.figure.quad(
+            plot.quad(
                 "left", "right", "bottom", "top", source=hatched, fill_alpha=0, line_alpha=0,
                 hatch_pattern=pattern, hatch_color=colour, hatch_alpha=alpha, hatch_scale=9,
                 hatch_weight=1.4, level="image",
             )  # fmt: skip
-
-    def _add_curves(self) -> None:
-        plot = self.figure
         heads = self._source("arrows", "x0 y0 x1 y1 angle")
         plot.segment("x0", "y0", "x1", "y1", source=heads, line_color=style.ARROW, line_alpha=0.8)
         plot.scatter("x1", "y1", angle="angle", marker="triangle", size=5, source=heads,
@@ -101,13 +86,6 @@ class PlaneFigure:
         ):  # fmt: skip
             self._curves(f"curves {name}", **_line(look))
         self._add_marks("points", size=11, line_width=2)
-
-    def _add_marks(self, name: str, **look: Any) -> None:
-        self.figure.scatter("x", "y", marker="marker", fill_color="fill", line_color="line",
-                            source=self._source(name, _MARKS), **look)  # fmt: skip
-
-    def _add_starts(self) -> None:
-        plot = self.figure
         self._add_marks("cloud", size=5, fill_alpha=0.8, line_width=0.7)
         ring = self._source("ring", "x y width height")
         plot.ellipse("x", "y", "width", "height", source=ring, fill_alpha=0, line_width=1.5,
@@ -137,6 +115,18 @@ class PlaneFigure:
                          line_color=style.LINE)  # fmt: skip
         plot.text("x", "y", text="number", source=first, x_offset=8, y_offset=-4, **words)
         self._add_marks("ends", size=12, line_width=2)
+
+    def _source(self, name: str, columns: str) -> ColumnDataSource:
+        empty: dict[str, Any] = {column: [] for column in columns.split()}
+        self.sources[name] = ColumnDataSource(empty, name=name)
+        return self.sources[name]
+
+    def _curves(self, name: str, **look: Any) -> None:
+        self.figure.multi_line("xs", "ys", source=self._source(name, "xs ys"), **look)
+
+    def _add_marks(self, name: str, **look: Any) -> None:
+        self.figure.scatter("x", "y", marker="marker", fill_color="fill", line_color="line",
+                            source=self._source(name, _MARKS), **look)  # fmt: skip
 
     def _put(self, name: str, data: dict[str, Any]) -> None:
         update_source(self.sources[name], data)
@@ -182,8 +172,9 @@ class PlaneFigure:
     def show_landscape(self, view: View, record: xr.Dataset) -> None:
         """Curves and points by kind, and arrows."""
         curves = curves_of(record, view.x, view.y)
+        kinds = [_OTHER if c.of else c.kind if c.kind in LOOKS else "" for c in curves]
         for kind in (*LOOKS, _OTHER):
-            here = [curve for curve in curves if self._kind(curve) == kind]
+            here = [curve for curve, own in zip(curves, kinds, strict=True) if own == kind]
             self._put(f"curves {kind}", {"xs": [c.x for c in here], "ys": [c.y for c in here]})
         marks = [(x, y, look_of(curve)) for curve in curves for x, y in curve.points]
         self._put("points", {
@@ -192,14 +183,6 @@ class PlaneFigure:
             "line": [look["color"] for *_, look in marks],
             "marker": [_SHAPES[look["marker"]] for *_, look in marks],
         })  # fmt: skip
-        self._show_arrows(view, record)
-
-    @staticmethod
-    def _kind(curve: Curve) -> str:
-        """The source that a curve is drawn from."""
-        return _OTHER if curve.of else curve.kind if curve.kind in LOOKS else ""
-
-    def _show_arrows(self, view: View, record: xr.Dataset) -> None:
         x_low, x_high, y_low, y_high = view.window
         x, y = np.meshgrid(*(record[f"arrow_{name}"].to_numpy() for name in (view.x, view.y)))
         u, v = (record[f"direction_{n}"].to_numpy() / s for n, s in

@@ -58,16 +58,11 @@ class Line(NamedTuple):
         return float(time[np.argmax(moved)]) / 3 if len(values) else np.inf
 
     def on(self, across: Scale, up: Scale) -> Line:
-        """The same on other axes."""
         return self._replace(time=across(self.time), values=up(self.values))
 
 
 class TimeFigures:
-    """Three figures, one above the other, with one axis of time.
-
-    Attributes:
-        layout: to be put on the page.
-    """
+    """Three figures, one above the other, with one axis of time."""
 
     def __init__(self) -> None:
         self.sources: dict[str, ColumnDataSource] = {}

@@ -25,7 +25,7 @@ from flowsim.explorer.page.plane_picture import REST, Picture
 from flowsim.explorer.page.time_figures import TimeFigures
 from flowsim.explorer.starts import CloudShare, Orbit, cloud_shares, edge_of, follow_start
 from flowsim.explorer.training import FullSettings, Run
-from flowsim.explorer.view import Start, Stop, View, Window
+from flowsim.explorer.view import LOGS, Start, Stop, View, Window
 
 #: Milliseconds: moves of a slider within it are one.
 _TOGETHER = 5
@@ -34,15 +34,6 @@ _SHOWN = 0.2
 
 
 class Visit:
-    """A page and what it shows.
-
-    Args:
-        document: the page's.
-        view, full: what it begins with.
-        problems: sentences on what its link asked for in vain.
-        pools: the threads that all pages share.
-    """
-
     def __init__(
         self, document: Document, view: View, full: FullSettings, problems: Sequence[str],
         pools: Pools,
@@ -131,7 +122,7 @@ class Visit:
         self.soon("address", REST, self.write_address)
 
     def write_address(self) -> None:
-        self.outgoing.show_address(to_query(self.view, self.full))
+        self.outgoing.address.data = {"query": [to_query(self.view, self.full)]}
 
     def soon(self, kind: str, wait: int, call: Callable[[], None]) -> None:
         """Call it after so many milliseconds, once, however often it is asked for meanwhile."""
@@ -203,7 +194,9 @@ class Visit:
 
     def _show_beside(self) -> None:
         self.times.show_orbits(self.view, self.orbits, self.chosen)
-        self.choices.show_logs(self.times.logs)
+        self.choices.updating = True
+        self.controls.logs.active = [i for i, name in enumerate(LOGS) if name in self.times.logs]
+        self.choices.updating = False
         self.panel.show()
         self.soon("edge", REST, self._find_edge)
 
