@@ -18,12 +18,14 @@ from flowsim.interface import Model, Range
 _SAMPLED, _FINER = 2001, 8
 #: Labels at once that take a batched engine about as long as a few; and how often a way between two
 #: points is parted at most, by other engines and by these.
-_TOGETHER, _LEVELS = 500, (18, 5)
+_TOGETHER, _LEVELS = 500, (20, 5)
 #: Halvings after which bisected crossings are thinned out; how far off a cubic may have been around
 #: a way, and how short that is where it is parted no more, over the length of a bracket.
-_ROUGH, _OFF, _SHORTEST = 4, 32.0, 10.0
+_ROUGH, _OFF, _SHORTEST = 2, 24.0, 10.0
 #: Widths beside a cubic where a curve is sought, at first and then, over the length of the way.
 _NARROW, _WIDE = 1 / 64, 1.0
+#: How far apart crossings are at first, in cells, by other engines and by these.
+_SPACED = (1.5, 0.4)
 #: Part of the way between two points where it is sought: beside the middle, which may be a
 #: critical point where the flow is symmetric.
 _PART = 0.46
@@ -71,17 +73,17 @@ def manifold_edges(
 def explains(edges: Sequence[Edge], axes: Sequence[np.ndarray], end_codes: np.ndarray) -> bool:
     """Return whether curves pass all neighbouring nodes, (n, m), that have different ends."""
     nodes = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+    middle, half, own = [], [], []
     for axis in range(2):
         one, other = (np.delete(end_codes, end, axis) for end in (-1, 0))
         first, last = (np.delete(nodes, end, axis) for end in (-1, 0))
         crossed = (one != other) & (one > 0) & (other > 0)
-        middle = (first[crossed] + last[crossed]) / 2
-        half = np.linalg.norm(last[crossed] - first[crossed], axis=1) / 2
-        for own in (one[crossed], other[crossed]):
-            away = np.linalg.norm(nearest_on(edges, middle, own) - middle, axis=1)
-            if not (away <= half * (1 + 1e-6)).all():
-                return False
-    return True
+        middle += 2 * [(first[crossed] + last[crossed]) / 2]
+        half += 2 * [np.linalg.norm(last[crossed] - first[crossed], axis=1) / 2]
+        own += [one[crossed], other[crossed]]
+    places = np.concatenate(middle)
+    away = np.linalg.norm(nearest_on(edges, places, np.concatenate(own)) - places, axis=1)
+    return bool((away <= np.concatenate(half) * (1 + 1e-6)).all())
 
 
 def known_edges(
@@ -184,7 +186,7 @@ def bisected_edges(
         ahead = ahead_of(len(inner), batched)
         inner, outer = _halved(label, inner, outer, ends[:, 0], _ROUGH, ahead)
     points = (inner + outer) / 2
-    spacing = 0.4 * min(float(np.diff(values).max()) for values in axes)
+    spacing = _SPACED[batched] * min(float(np.diff(values).max()) for values in axes)
     keep = _spread(points, ends, number, spacing)
     inner, outer, ends, number = inner[keep], outer[keep], ends[keep], number[keep]
     points = _crossed(label, inner, outer, ends, exact, batched, shooting)
@@ -304,8 +306,9 @@ def _refined(
                 found[rows] = shooting.crossings(
                     guess[rows], sign * wide[rows], ends[at[rows]], exact
                 )
-        for width in (np.minimum(off[at], _NARROW * chord[at]), _WIDE * chord[at]):
-            rows = np.flatnonzero(np.isnan(inner[:, 0]) & np.isnan(found[:, 0]))
+        near = np.minimum(off[at], _NARROW * chord[at])
+        for width in (np.full(len(at), _OFF * exact), near, _WIDE * chord[at]):
+            rows = np.flatnonzero(np.isnan(found[:, 0]))
             if not len(rows):
                 break
             beside = width[rows, None] * normal[rows]
@@ -316,10 +319,10 @@ def _refined(
                     axis=1
                 )
                 inner[rows[pair]], outer[rows[pair]] = sides[i, pair], sides[1 - i, pair]
-        rows = np.flatnonzero(np.isfinite(inner[:, 0]))
-        found[rows] = _crossed(
-            label, inner[rows], outer[rows], ends[at[rows]], exact, batched, None
-        )
+            rows = rows[np.isfinite(inner[rows, 0])]
+            found[rows] = _crossed(
+                label, inner[rows], outer[rows], ends[at[rows]], exact, batched, None
+            )
         there = np.isfinite(found[:, 0])
         off[at[~there]] = 0.0
         at, guess, found = at[there], guess[there], found[there]
