@@ -30,6 +30,8 @@ _DIVERGED = 100.0
 _ASKED, _PLACES = 5, 7
 #: Places between two points of a continuum at which it is asked whether they are connected.
 _BETWEEN = 9
+#: How far a branch is from the way between two of its points at most, in sizes of the coordinates.
+_BESIDE = 0.1
 #: A step along a continuum, in sizes of the coordinates.
 _ASIDE = 1e-2
 #: Longest period of the points of a step map.
@@ -294,18 +296,15 @@ def _connected(tracer: Tracer, one: Tensor, other: Tensor, value: Tensor) -> Ten
     return same & (gaps <= 0.5 * length + 1e-9)
 
 
-def _crossings(tracer: Tracer, branch: Branch, at: Tensor) -> tuple[Tensor, Tensor]:
-    """Exact states (·, size) of a branch at values (m,), and the number of each value."""
+def _crossings(branch: Branch, at: Tensor) -> tuple[Tensor, Tensor]:
+    """States (·, size) between points of a branch at values (m,), and the number of each value."""
     low, high = branch.value[:-1].unsqueeze(1), branch.value[1:].unsqueeze(1)
     inside = (at >= torch.minimum(low, high) - 1e-12) & (at <= torch.maximum(low, high) + 1e-12)
     step, which = inside.nonzero().unbind(1)
     width = (high - low).squeeze(1)[step]
     safe = torch.where(width.abs() > 1e-14, width, 1.0)
     part = ((at[which] - branch.value[step]) / safe).clamp(0, 1).unsqueeze(1)
-    guess = branch.state[step] + part * (branch.state[step + 1] - branch.state[step])
-    state, ok = zeros_from(tracer.system, guess, at[which], tracer.size, steps=12)
-    ok &= ((state - guess) / tracer.size).norm(dim=1) < 0.1
-    return torch.where(ok.unsqueeze(1), state, guess), which
+    return branch.state[step] + part * (branch.state[step + 1] - branch.state[step]), which
 
 
 def _claim(
@@ -322,10 +321,15 @@ def _claim(
         at = value[rows].unique()
         if not len(rows) or len(branch.value) < 2:
             continue
-        there, which = _crossings(tracer, branch, at)
-        pairs = value[rows].unsqueeze(1) == at[which]
-        mine, place = pairs.nonzero().unbind(1)
-        one, other = state[rows[mine]], there[place]
+        guess, which = _crossings(branch, at)
+        mine, place = (value[rows].unsqueeze(1) == at[which]).nonzero().unbind(1)
+        if not branch.dimension:
+            away = (state[rows[mine]] - guess[place]) / tracer.size
+            near = away.norm(dim=1) < 2 * _BESIDE
+            mine, place = mine[near], place[near]
+        there, ok = zeros_from(tracer.system, guess[place], at[which[place]], tracer.size, steps=12)
+        ok &= ((there - guess[place]) / tracer.size).norm(dim=1) < _BESIDE
+        one, other = state[rows[mine]], torch.where(ok.unsqueeze(1), there, guess[place])
         on = ((one - other) / tracer.size).abs().amax(1) < 10 * _SAME
         if branch.dimension:
             on |= _connected(tracer, one, other, at[which[place]])
