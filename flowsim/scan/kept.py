@@ -14,7 +14,7 @@ import numpy as np
 
 from flowsim.errors import InputError
 from flowsim.running import Arrays, Keep
-from flowsim.scan.store import continues, discard, locked, one_sentence, put, stopped
+from flowsim.scan.store import continues, discard, locked, one_sentence, stopped, write_whole
 
 
 @contextmanager
@@ -42,7 +42,9 @@ def kept(out: Path, settings: dict[str, str], resume: bool, overwrite: bool) -> 
         resumes = continues(out, path, settings, resume, overwrite, "run")
         found = _entries(path, head) if resumes else []
         # without what a killed run left broken at the end
-        put(path, lambda draft: draft.write_bytes(head + b"".join(_sealed(head, x) for x in found)))
+        write_whole(
+            path, lambda draft: draft.write_bytes(head + b"".join(_sealed(head, x) for x in found))
+        )
         left, empty = iter(found), not found
 
         def keep(compute: Callable[[], Arrays]) -> Arrays:

@@ -127,14 +127,14 @@ def write_scan(
             discard(parts.path)
         try:
             if not os.path.lexists(parts.path):
-                put(parts.path, lambda draft: draft.write_bytes(parts.head))
+                write_whole(parts.path, lambda draft: draft.write_bytes(parts.head))
             _follow_missing(parts, jobs, scheduler, progress)
             record = scan_record(scan, parts.columns(), settings, stage)
             record.attrs |= {"command": command, "threads": 1}
             written = stage("points written", scan.size) if stage else None
             # compressing all numbers would take a third of the time in which fast orbits are found
             packed = "iu" if scan.cost < 1e-4 else "iuf"
-            put(out, lambda draft: store_record(record, draft, packed))
+            write_whole(out, lambda draft: store_record(record, draft, packed))
             if written is not None:
                 written(scan.size)
         except KeyboardInterrupt:
@@ -147,7 +147,7 @@ def write_scan(
 
 
 def stopped(parts: Path, empty: bool) -> Interrupted:
-    """What Ctrl-C leaves: nothing, or a file of what is finished."""
+    """The error after Ctrl-C, which says whether a file of finished parts is left."""
     if empty:
         return Interrupted("interrupted before anything was finished; nothing is left half written")
     return Interrupted(
@@ -247,7 +247,7 @@ def discard(path: Path) -> None:
         path.unlink()
 
 
-def put(path: Path, write: Callable[[Path], object]) -> None:
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file that appears whole; the draft that a killed run left goes first.
 
     Raises:

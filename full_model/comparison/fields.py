@@ -110,8 +110,8 @@ def rank_one_coordinates(model: RankOneModel, arch: Architecture, weights: Weigh
 class EnumeratedField(FullField):
     """The field of models with attention, exact over all sequences.
 
-    On the CPU, the sum over their prefixes. The stiffness is a bound on the trace of the Gauss-Newton
-    matrix, see ``AttentionFreeField``; it is the trace where W_Q = W_K = 0. Elsewhere, automatic
+    On the CPU, the sum over their prefixes. The stiffness bounds the trace of the Gauss-Newton
+    matrix, see ``AttentionFreeField``, and is the trace where W_Q = W_K = 0. Elsewhere, automatic
     differentiation of all sequences, with that trace for the rank-one model at the weights'
     projection onto α = 1/√d; on the manifold, both are the same.
 

@@ -3,8 +3,8 @@
 With a prefix's mixture S, V = W_V S, g = ∂φ/∂Y, a = (W_O W_V)ᵀg and attention A_m, the derivatives
 by the scores are D_m = A_m⟨a, X_m − S⟩. With r² = Σ A_m |X_m − S|², by Cauchy and Schwarz Σ D_m² is
 at most |a|²r², and ξ = Σ D_m X_m is at most |a|r² long. ∂φ/∂p is h + a in all, h = g + W_QᵀW_Kξ/√d,
-and positions that move together move N times slower. Symbol x's embedding gets what it is looked
-at, Σ A_m a + D_m κ over its places, κ = W_KᵀW_Q X_n/√d, and h more where it is the last. The other
+and positions that move together move N times slower. The embedding of symbol x gets
+Σ A_m a + D_m κ over the places of x, κ = W_KᵀW_Q X_n/√d, and h more where it is the last. The other
 derivatives are products of two vectors: g Vᵀ for W_O, W_Oᵀg Sᵀ for W_V, W_Q X_n ξᵀ/√d for W_K,
 W_Kξ X_nᵀ/√d for W_Q, u = Uᵀgains and (W_2ᵀu ∘ [H > 0]) Yᵀ for W_1, u Hᵀ for W_2; U gets gains zᵀ,
 z = Y + W_2 H. Norms of W_Q and W_K are Frobenius'. Where both are 0 the bound is the length itself.
@@ -62,10 +62,10 @@ def _add(x, y, factor, count, line, total):
 
 @compiled(reassoc=True, no_cpython_wrapper=True, nrt=True)
 def trace(
-    layer, out_t, value_t, gram, size, shares, first, states, length, tied, start, count, room
+    layer, out_t, value_t, gram, size, shares, first, states, length, tied, start, count, workspace
 ):
     """Σ spread·|∂φ/∂θ|² over a block, or more."""
-    gains, g, y, vectors = room.outputs.gains, room.g, room.y, room.y.shape
+    gains, g, y, vectors = workspace.outputs.gains, workspace.g, workspace.y, workspace.y.shape
     inner_g, a, both, z = np.zeros(vectors), np.zeros(vectors), np.zeros(vectors), np.zeros(vectors)
     line, factor, total = np.zeros(BLOCK), np.zeros(BLOCK), np.zeros(BLOCK)
     through, slope, look = np.zeros(gains.shape), np.zeros(BLOCK), np.zeros(BLOCK)
@@ -76,15 +76,15 @@ def trace(
     query, key, longest = size
     kappa = math.sqrt(query * key * longest)
     inner(a, a, slope, count)
-    inner(room.mixture, room.mixture, factor, count)
+    inner(workspace.mixture, workspace.mixture, factor, count)
     inner(both, both, line, count)
     for j in range(count):
-        spread = max(shares[gains.shape[0], start + j] * room.inverse[j] - factor[j], 0.0)
+        spread = max(shares[gains.shape[0], start + j] * workspace.inverse[j] - factor[j], 0.0)
         xi = slope[j] * spread * spread
         slope[j], look[j] = math.sqrt(slope[j] * spread), math.sqrt(query * key * xi)
         total[j] += (math.sqrt(line[j]) + look[j]) ** 2 / length + (kappa * slope[j]) ** 2
         total[j] += (query + key / y.shape[0]) * longest * xi
-    product(layer.down, room.hidden, z, count)
+    product(layer.down, workspace.hidden, z, count)
     add_all(z, y, z)
     if not tied:
         inner(gains, gains, factor, count)
@@ -97,7 +97,7 @@ def trace(
                 line[j] = 1.0
         gain, share = gains[x], through[x]
         for j in range(count):
-            share[j] = shares[x, start + j] * room.inverse[j]
+            share[j] = shares[x, start + j] * workspace.inverse[j]
             factor[j] = 0.0
         for i in range(y.shape[0]):
             zi, ai, gi = z[i], a[i], g[i]
@@ -108,13 +108,13 @@ def trace(
             total[j] += (math.sqrt(factor[j]) + line[j] * look[j] + slope[j] * kappa) ** 2
     product(gram, gains, through, count)
     inner(through, gains, factor, count)
-    hidden = room.hidden[: layer.down.shape[1]]
+    hidden = workspace.hidden[: layer.down.shape[1]]
     _add(hidden, hidden, factor, count, line, total)
-    units = room.back[: room.open.shape[0]]
+    units = workspace.back[: workspace.open.shape[0]]
     inner(units, units, factor, count)
     _add(y, y, factor, count, line, total)
     inner(g, g, factor, count)
-    _add(room.values, room.values, factor, count, line, total)
-    inner(room.mixture, room.mixture, factor, count)
+    _add(workspace.values, workspace.values, factor, count, line, total)
+    inner(workspace.mixture, workspace.mixture, factor, count)
     _add(inner_g, inner_g, factor, count, line, total)
-    return weighted_sum(room.outputs.spread, total, 0, count)
+    return weighted_sum(workspace.outputs.spread, total, 0, count)
