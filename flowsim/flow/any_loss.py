@@ -28,7 +28,7 @@ from flowsim.flow.labelling import EndStates
 from flowsim.flow.near_saddles import displace, resolve_near_saddles
 from flowsim.flow.nonsmooth_minima import rest_on_kinks
 from flowsim.flow.options import Limits, Steps
-from flowsim.flow.recurrence import FIRST, LOOKS, Returns, curve_of, spirals
+from flowsim.flow.recurrence import FIRST, LOOKS, Returns, curve_of, spirals, wanders
 from flowsim.flow.replay import Replay
 from flowsim.flow.return_codes import (
     CRITICAL,
@@ -139,6 +139,9 @@ _STATUS = {
 #: After so many steps each, rows that seem to come back are tried, all together; after the second
 #: and twice as many each, whether rows spiral outwards.
 _TRIED, _OUTWARD = 20, 8 * FIRST
+#: Spirals are tried after so many times ``FIRST`` steps; after these steps rows go on more roughly
+#: to see whether they wander in a bounded set, unless they have slowed down to this part.
+_SPIRALS, _WANDERS, _SETTLES = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96}, (420, 1680), 1e-3
 #: A turn is followed with the first errors to see whether a cycle attracts, and with the second
 #: whether an orbit is closed, or a spiral comes nearer.
 _ROUGH, _FINE = Steps(1e-7, 1e-12, 0), Steps(1e-9, 1e-14, 0)
@@ -770,7 +773,7 @@ class _Circles:
     def record(self, attempt: int, state: BatchState) -> None:
         """Take the rows to where they are after so many steps."""
         index, returns = state.index, self.returns
-        if attempt % FIRST == 0 and attempt > FIRST:
+        if attempt % FIRST == 0 and (attempt // FIRST) in _SPIRALS:
             centre = state.chart.to_theta(returns.centre(index))
             due = attempt >= _OUTWARD and (attempt // FIRST).bit_count() == 1
             for outward in (False, True)[: 1 + due]:
@@ -790,6 +793,11 @@ class _Circles:
         part, over = divmod(attempt, max(1, returns.most // LOOKS))
         if over == 0 and 0 < part < LOOKS:
             self.stays[index], self.news = returns.stays_near(index, part), True
+        if attempt in _WANDERS:
+            # what slows down settles
+            moves = padded_indices(_speed(state) > _SETTLES * state.fastest)
+            if len(moves):
+                self.stays[index[moves]], self.news = wanders(state.select(moves)), True
         returned = returns.record(attempt, index, state)
         if bool(returned.any()):
             seem = torch.where(returned, returns.near(index), 0)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import partial
 from typing import Any
 
 import torch
+from scipy.integrate import RK45
 from torch import Tensor
 
 from flowsim.flow.batch import padded_indices
@@ -47,6 +49,11 @@ _TAKES_PART = 1e-3
 #: Pieces of a row's steps, of which the first is left out; a row is looked at first when so many
 #: of as many parts of each are over.
 _PIECES, LOOKS = 8, 3
+#: A row goes on for twice so many explicit steps, with errors of this part of its way; it may
+#: approach a cycle where its last returns are this near, in parts of its extent.
+_ON, _LOOSE, _CYCLE = 600, 1e-5, 0.01
+#: What of rows these steps change, and look at.
+_MOVED = ("y", "theta", "field", "jacobian", "time", "way")
 #: A coordinate stays as it is when its extent in the second half is this part of the first's.
 _ALIKE = 0.8
 #: A line through the extents of all pieces explains this part of how they vary, or it is no trend.
@@ -207,22 +214,80 @@ class Returns:
             low = low.unflatten(1, (_PIECES, LOOKS)).amin(2)
             high = high.unflatten(1, (_PIECES, LOOKS)).amax(2)
         low, high = low[:, 1:], high[:, 1:]
-        extent = (high - low).nan_to_num(posinf=0.0, neginf=0.0)
-        whole = high.amax(1) - low.amin(1)
-        share = extent / whole.clamp_min(1e-300).unsqueeze(1)
-        first, late = share[:, :3].amax(1), share[:, 3:].amax(1)
-        alike = (torch.minimum(first, late) >= _ALIKE * torch.maximum(first, late)) & (
-            share.amin(1) >= 0.25
-        )
-        falls, rises = (share.diff(dim=1) < 0).all(1), (share.diff(dim=1) > 0).all(1)
-        trend = (falls | rises) & ((share[:, -1] / share[:, 0]).log().abs() > 0.02)
-        if part:
-            place = torch.linspace(-1, 1, _PIECES - 1).to(share)[:, None]
-            spread = share - share.mean(1, keepdim=True)
-            along = (spread * place).sum(1).square()
-            trend |= along > _TREND * spread.square().sum(1) * place.square().sum()
-        quiet = late <= 1e-3 * first.clamp_min(1e-300)
-        return (alike & ~trend | quiet).all(1) & (alike & ~trend).any(1)
+        return _alike(low, high, part > 0)
+
+    def may_cycle(self, index: Tensor) -> Tensor:
+        """Mask of rows whose last returns are near others, or too few to say, (m,)."""
+        places = self.places[index] / self.scale[index].unsqueeze(1)
+        apart = [(places[:, m:] - places[:, :-m])[:, -2:] for m in range(1, _TURNS + 1)]
+        return torch.stack([~(x.abs().amax((1, 2)) > _CYCLE) for x in apart]).any(0)
+
+
+def _alike(low: Tensor, high: Tensor, line: bool) -> Tensor:
+    """Mask of rows (m,) whose pieces from ``low`` to ``high`` (m, p, k) are alike, with no trend.
+
+    Also without a ``line`` through the extents of all pieces.
+    """
+    extent = (high - low).nan_to_num(posinf=0.0, neginf=0.0)
+    whole = high.amax(1) - low.amin(1)
+    share = extent / whole.clamp_min(1e-300).unsqueeze(1)
+    first, late = share[:, :3].amax(1), share[:, 3:].amax(1)
+    alike = torch.minimum(first, late) >= _ALIKE * torch.maximum(first, late)
+    alike &= share.amin(1) >= 0.25
+    falls, rises = (share.diff(dim=1) < 0).all(1), (share.diff(dim=1) > 0).all(1)
+    trend = (falls | rises) & ((share[:, -1] / share[:, 0]).log().abs() > 0.02)
+    if line:
+        place = torch.linspace(-1, 1, _PIECES - 1).to(share)[:, None]
+        spread = share - share.mean(1, keepdim=True)
+        along = (spread * place).sum(1).square()
+        trend |= along > _TREND * spread.square().sum(1) * place.square().sum()
+    quiet = late <= 1e-3 * first.clamp_min(1e-300)
+    return (alike & ~trend | quiet).all(1) & (alike & ~trend).any(1)
+
+
+def wanders(rows: Any) -> Tensor:
+    """Mask of rows (m,) that neither settle nor leave when they go on, nor approach a cycle.
+
+    They are followed by an explicit method of Runge and Kutta with larger errors, which shows no
+    less of a chaotic orbit, and more of it in the same time.
+    """
+    rows, index, h, pieces = copy(rows), torch.arange(len(rows.y)), rows.h, list[Tensor]()
+    returns = Returns(rows.y, rows.field, curve_of(rows.jacobian, rows.field), rows.time, _ON)
+    low = high = rows.theta
+    for attempt in range(1, _ON + 1):
+        *moved, h, low, high = rows.replayed("wander", _wander, _MOVED, h, low, high)
+        vars(rows).update(zip(_MOVED, moved, strict=True))
+        if attempt > _ON // 2:
+            returns.record(attempt, index, rows)
+        if attempt % (_ON // _PIECES) == 0:
+            pieces.append(torch.stack([low, high]))
+            low = high = rows.theta
+    low, high = torch.stack(pieces[1:], 2)
+    return _alike(low, high, True) & ~returns.may_cycle(index)
+
+
+def _wander(rows: Any, h: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, ...]:
+    """Two explicit steps; what they change of rows, the next h, and the least and largest θ."""
+    m, k = rows.y.shape
+    units = torch.where(rows.chart.logarithmic, 1.0, rows.way.unsqueeze(1))
+    for _ in range(2):
+        slopes = rows.y.new_empty(m, len(RK45.E), k)
+        point = rows.y
+        for s, weights in enumerate((*RK45.A[1:], RK45.B, RK45.E), 1):
+            slopes[:, s - 1] = rows.chart.velocity(rows.model, point)
+            row = rows.y.new_tensor(weights[:s]).expand(m, 1, -1)
+            ahead = h.unsqueeze(1) * torch.bmm(row, slopes[:, :s]).squeeze(1)
+            if s < len(RK45.E):
+                point = rows.y + ahead
+        ratio = (ahead.abs() / (_LOOSE * units)).amax(1)
+        ratio = torch.where(ratio.isfinite(), ratio, torch.inf)
+        moved = ratio <= 1
+        rows.y = torch.where(moved.unsqueeze(1), point, rows.y)
+        rows.time = torch.where(moved, rows.time + h, rows.time)
+        h = h * (0.9 * ratio.clamp_min(1e-10) ** -0.2).clamp(0.1, 5.0)
+    rows._linearise()
+    extents = torch.minimum(low, rows.theta), torch.maximum(high, rows.theta)
+    return *(getattr(rows, name) for name in _MOVED), h, *extents
 
 
 def _columns(kept: Tensor) -> tuple[Tensor, ...]:

@@ -96,6 +96,20 @@ def test_the_flow_beside_a_flat_point_says_what_it_is(loss, at, label):
     assert stability(flowsim.from_loss(loss), place, decisive=False) == label
 
 
+@pytest.mark.slow
+def test_chaos_is_bounded():
+    lorenz = Field("xyz", lambda x, y, z: [10 * (y - x), x * (28 - z) - y, x * y - 8 * z / 3])
+    found = flowsim.find_limits(lorenz, [[1.0, 2.0, 3.0]])
+    assert labels(found) == [Label.BOUNDED] and found.evaluations[0] < 8 * 500
+
+
+@pytest.mark.slow
+def test_a_chaotic_transient_is_followed_to_its_sink():
+    lorenz = Field("xyz", lambda x, y, z: [10 * (y - x), x * (22 - z) - y, x * y - 8 * z / 3])
+    found = flowsim.find_limits(lorenz, [[5.0, -3.0, 20.0]])
+    assert labels(found) == [Label.LOCAL_MINIMUM]
+
+
 def test_rates_are_found_where_products_of_slopes_are_below_all_numbers():
     draws = np.random.default_rng(1)
     slopes = 10.0 ** draws.uniform(-320, 0, (400, 3, 3)) * draws.choice([-1.0, 1.0], (400, 3, 3))
