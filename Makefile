@@ -10,7 +10,7 @@ PAPERS = am_fig1_depth am_fig3_tying am_fig4_square am_appendix_d \
          lg_fig1_basins lg_fig2_attention lg_losses lg_rank_one_energy lg_initialization
 TRAINED = $(PAPERS) agreement agreement_sampled \
           trap_map ladder balanced_start adamw_escape width_of_truth first_weights \
-          states_agreement states_threshold memory selective critical_noise
+          states_agreement states_threshold states_ends memory poles selective critical_noise
 
 timed = @began=$$(date +%s); $(PYTHON) $(1) && echo "$@: $$(($$(date +%s) - began)) s"
 

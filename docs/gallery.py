@@ -34,6 +34,12 @@ TAIL = """## A state-space layer on a hidden chain
 
 Where p + q > 1 a memory in (0, 1) gets to two symbols, and one in (−1, 1) to the filter
 ([how](howto/memory.md), [results](results/memory.md)).
+
+## A linear recurrence, pole by pole
+
+![](../figures/poles.png)
+
+`python experiments/poles.py` follows the exact squared loss from small weights.
 """
 
 #: Model, class, options of ``flowsim portrait`` and what the picture shows.

@@ -1,11 +1,14 @@
 """Every script at a tiny size: the files that it leaves, and what holds at that size."""
 
 import json
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
+import states_ends
+from poles import best_with
 
 GD = "population gradient descent, d = 8"
 ABOVE, BELOW = "p = 0.5, q = 0.8", "p = 0.2, q = 0.3"
@@ -37,8 +40,12 @@ SMALL = {
     "lg_losses": ("--horizon 20 --step 0.2 --long 16", {}),
     "lg_rank_one_energy": ("--seeds 1 --length 8 --steps 4 --descent-steps 100", {}),
     "memory": ("--seeds 2 --steps 3 --cells 2 --descent 200", {}),
+    "poles": ("--seeds 1 --times 3 --steps 1", {
+        "SCALES": (1e-8,), "best_with": partial(best_with, tries=2),
+    }),
     "selective": ("--seeds 1 --steps 1 --fresh 4", {}),
     "states_agreement": ("--side 4 --steps 400", {"CHAINS": [(3, 0.8), (3, 0.5)]}),
+    "states_ends": ("--runs 1 --steps 20", {"SETTINGS": [*states_ends.SETTINGS[:28]]}),
     "states_threshold": ("--largest 3 --seeds 2 --steps 60", {}),
     "trap_map": ("--draws 20 --widest 3 --runs 3 --steps 200", {}),
     "width_of_truth": ("--seeds 2 --steps 60", {}),
@@ -106,6 +113,10 @@ HOLDS = {
     "states_agreement": lambda found: [
         line["decided"] + sum(line["open"].values()) == line["starts"] == 8
         for name, line in found.items() if name.startswith("S")
+    ],
+    "states_ends": lambda found: [
+        line["runs"] == line["learned"] + line["open"] + sum(line["at splits"].values())
+        for line in found.values() if "at splits" in line
     ],
     "trap_map": lambda found: [
         line["leave" if case.endswith("trap") else "stay"] == 0
