@@ -30,7 +30,7 @@ def scan_record(
     scan: Scan,
     columns: Mapping[str, np.ndarray],
     settings: dict[str, str],
-    stage: Stage | None = None,
+    next_stage: Stage | None = None,
 ) -> xr.Dataset:
     """The record of a scan, as ``scan_basins`` describes it.
 
@@ -38,7 +38,7 @@ def scan_record(
         scan: what was computed.
         columns: what ``follow`` found, by name, of the scan's shape; they are not copied.
         settings: stored as JSON, to compare with those of another run.
-        stage: as of ``write_scan``.
+        next_stage: as of ``write_scan``.
     """
     starts = scan.starts
     ends = [Ends(scan.model_for(case)) for case in range(scan.cases)]
@@ -57,7 +57,7 @@ def scan_record(
     attributes = {
         **provenance(scan.attributes()),
         **result_attributes(counts, largest_drifts(columns), names),
-        **_confirmed(scan, columns["label"].reshape(-1), stage, ends, names),
+        **_confirmed(scan, columns["label"].reshape(-1), next_stage, ends, names),
         "settings": json.dumps(settings),
     }
     if len(ends) == 1:

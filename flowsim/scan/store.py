@@ -34,7 +34,7 @@ from flowsim.scan.workers import run_chunks
 from flowsim.spec import ModelSpec
 
 #: Arguments of ``write_scan`` beside the scan and its path.
-_WRITING = {"resume", "overwrite", "jobs", "scheduler", "progress", "command", "stage"}
+_WRITING = {"resume", "overwrite", "jobs", "scheduler", "progress", "command", "next_stage"}
 #: Seconds within which a lock can be had unless another run holds it.
 _LOCK_SECONDS = 0.2
 
@@ -79,7 +79,7 @@ def write_scan(
     scheduler: str | None = None,
     progress: Callable[[np.ndarray], object] | None = None,
     command: str = "flowsim.scan.write_scan",
-    stage: Stage | None = None,
+    next_stage: Stage | None = None,
 ) -> Path:
     """Follow every start of a scan and write one record; what is finished is never lost.
 
@@ -129,9 +129,9 @@ def write_scan(
             if not os.path.lexists(parts.path):
                 write_whole(parts.path, lambda draft: draft.write_bytes(parts.head))
             _follow_missing(parts, jobs, scheduler, progress)
-            record = scan_record(scan, parts.columns(), settings, stage)
+            record = scan_record(scan, parts.columns(), settings, next_stage)
             record.attrs |= {"command": command, "threads": 1}
-            written = stage("points written", scan.size) if stage else None
+            written = next_stage("points written", scan.size) if next_stage else None
             # compressing all numbers would take a third of the time in which fast orbits are found
             packed = "iu" if scan.cost < 1e-4 else "iuf"
             write_whole(out, lambda draft: store_record(record, draft, packed))
