@@ -102,6 +102,16 @@ _MOVED = {
     "write_scan": "scan.write_scan",
 }
 
+#: What stands in place of names that went without a successor of the same kind.
+_GONE = {
+    "ModelChoice": 'ModelSpec("canonical", {"p": 0.5, "q": 0.8}) names a model with its chain',
+    "ladder": "the closed forms of dead positions are in experiments/dead_positions.py",
+    "predict_noise": "reduction.agreement(model, starts, noise=...) trains with noise, "
+    "reduction.transverse_growth(model) says what grows; their product did not foresee it",
+    "reduced_model": "model(name, p, q, ...) builds a model, and its class takes a chain",
+    "rung_law": "the closed forms of dead positions are in experiments/dead_positions.py",
+}
+
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
@@ -118,7 +128,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         from difflib import get_close_matches
 
-        meant = ", ".join(get_close_matches(name, [*_HOME, *_MOVED]))
+        meant = _GONE.get(name) or ", ".join(get_close_matches(name, [*_HOME, *_MOVED]))
         hint = f": {meant}" if meant else "; dir(flowsim) lists what it has"
         raise AttributeError(f"module 'flowsim' has no attribute {name!r}{hint}")
     from flowsim.door import at_the_door
