@@ -12,7 +12,7 @@ diffrax takes what it wants. Peak memory is that of the process, libraries inclu
 - fresh: the same scan from the start of a process to a finished file, everything counted.
 - band: starts with |E/E_s − 1| ≤ 1e-4, on the separatrix as far as a scan can see.
 - trajectories: 256, 1024 and 4096 paths saved at 200 times to T = 100 in physical time, with the
-  largest error against a much finer run of diffrax. All stay below 1e-6; flowsim is also shown at
+  largest error against a much finer run of diffrax. All stay below 2e-6; flowsim is also shown at
   its default tolerance, and, with 4096, with ``integrate``, whose batch shares its steps and steps
   onto every time.
 - attention: uniform attention over 64 and 1024 positions, |a| ≤ 0.9, from 64, 1024 and 4096 starts;

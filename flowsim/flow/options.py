@@ -244,6 +244,7 @@ def check_times(t: Numbers, each: tuple[int, ...] = ()) -> Tensor:
     shaped = times.ndim == 1 or (times.ndim > 1 and times.shape[1:] == each)
     increasing = shaped and len(times) > 1 and bool((times.diff(dim=0) > 0).all())
     if not (increasing and bool(times.isfinite().all())):
-        own = f", or as many for each start, of the shape (T, {str(each)[1:]}" if each else ""
+        shape = ", ".join(map(str, each))
+        own = f", or as many for each start, of the shape (T, {shape})" if each else ""
         raise InputError(f"t must be a vector of at least two increasing, finite times{own}")
     return times

@@ -125,6 +125,8 @@ def test_paths_from_extreme_settings_end_where_the_limits_are(p, q, start):
 def test_bad_times_are_refused(times):
     with pytest.raises(InputError, match="at least two increasing, finite times"):
         trajectories(MODEL, torch.ones(2, dtype=torch.float64), torch.tensor(times))
+    with pytest.raises(InputError, match=r"of the shape \(T, 1\)$"):
+        trajectories(MODEL, torch.ones((1, 2), dtype=torch.float64), torch.tensor(times))
 
 
 @pytest.mark.parametrize(
