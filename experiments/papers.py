@@ -25,7 +25,6 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
-from matplotlib.ticker import NullLocator
 from scipy.stats import binomtest
 
 from flowsim.chain import BinaryChain
@@ -360,15 +359,6 @@ def legend_below(axes: Axes, ncols: int, **options: Any) -> Legend:
 def draw_bars(axes: Axes, x: Any, middle: Any, low: Any, high: Any, **style: Any) -> None:
     """Points with bars from low to high around them."""
     axes.errorbar(x, middle, np.maximum([middle - low, high - middle], 0), **style)
-
-
-def log_axis(axes: Axes, name: str, values: Sequence[float], labels: Sequence[str] | None = None,
-             **options: Any) -> None:  # fmt: skip
-    """Make "x" or "y" logarithmic, with ticks at these values alone, which are written out."""
-    axes.set(**{f"{name}scale": "log"})
-    axis = axes.xaxis if name == "x" else axes.yaxis
-    axis.set_ticks(values, labels or [f"{value:g}" for value in values], **options)
-    axis.set_minor_locator(NullLocator())
 
 
 def letter_titles(panels: Iterable[Axes]) -> None:

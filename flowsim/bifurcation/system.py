@@ -235,9 +235,3 @@ class System:
         found = torch.linalg.eigvals(slopes)
         sizes = found.real if self.step is None else (1 + found).abs() - 1
         return sizes.sort(1, descending=True).values
-
-    def critical_value(self, slope: Tensor) -> complex:
-        """The eigenvalue of ∂F/∂θ (k, k) that is nearest to changing the stability."""
-        found = torch.linalg.eigvals(slope)
-        sizes = found.real if self.step is None else (1 + found).abs() - 1
-        return complex(found[sizes.abs().argmin()])
