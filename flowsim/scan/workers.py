@@ -14,7 +14,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Future,
+    ThreadPoolExecutor,
+    wait,
+)
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import count
@@ -126,6 +133,9 @@ def open_processes(jobs: int) -> Iterator[Pool]:
     Work and results lie in files. All processes share the pool's two pipes, and one that is killed
     in the middle of a long message leaves the others waiting for its rest; the names of files are
     so short that a pipe takes them whole or not at all.
+
+    A thread starts the processes: Python interrupts the main thread alone, and one that is
+    interrupted between two starts leaves the first process waiting for work forever.
     """
     from loky import ProcessPoolExecutor
 
@@ -138,12 +148,13 @@ def open_processes(jobs: int) -> Iterator[Pool]:
         def submit(pickled: bytes) -> Future[Any]:
             name = next(names)
             name.write_bytes(pickled)
-            with _signals_blocked():
-                return pool.submit(_answer_in_file, name)
+            return starter.submit(pool.submit, _answer_in_file, name).result()
 
+        starter = ThreadPoolExecutor(1, initializer=_block_signals)
         try:
             yield Pool(submit, _load_result, lambda: 2 * jobs)
         finally:
+            starter.shutdown()
             pool.shutdown(kill_workers=True)
 
 
@@ -160,17 +171,10 @@ def _load_result(name: Path) -> Any:
     return result
 
 
-@contextmanager
-def _signals_blocked() -> Iterator[None]:
-    """Processes that start here never see Ctrl-C or SIGTERM: this one answers, and kills them."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+def _block_signals() -> None:
+    """Processes that this thread starts never see Ctrl-C or SIGTERM: the parent kills them."""
+    if hasattr(signal, "pthread_sigmask"):  # not on Windows
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
 
 
 def _exit_with_parent(parent: int, folder: str) -> None:

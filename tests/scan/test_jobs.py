@@ -150,6 +150,32 @@ def test_a_model_of_the_script_itself_reaches_the_processes(tmp_path):
     assert "source_digest: " in done.stdout
 
 
+STARTING = """
+import os, signal, threading, time
+from loky.backend.process import LokyProcess
+from flowsim.scan.workers import run_chunks
+
+def start_and_interrupt(process):
+    start(process)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.3)
+
+start, LokyProcess.start = LokyProcess.start, start_and_interrupt
+threading.Thread(target=time.sleep, args=[60], daemon=True).start()  # the signal may reach it
+try:
+    list(run_chunks(abs, range(4).__getitem__, range(4), jobs=2))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_an_interruption_between_the_starts_of_two_workers_leaves_none():
+    """The first worker waited for work, and the process for its end."""
+    words = [sys.executable, "-c", STARTING]
+    done = subprocess.run(words, text=True, capture_output=True, timeout=60)
+    assert done.stdout == "interrupted\n"
+
+
 LONG = """
 import time
 from contextlib import closing
