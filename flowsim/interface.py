@@ -615,7 +615,7 @@ class SolverDefaults:
 
 @dataclass(frozen=True)
 class CompiledModel(SolverDefaults):
-    """The compiled half of a model whose rows the rows engine follows.
+    """Compiled functions and constants of a model that the rows engine follows.
 
     Attributes:
         tag: the name under which its copy of the engine is kept on disk.
@@ -652,7 +652,7 @@ class CompiledModel(SolverDefaults):
 
 @dataclass(frozen=True)
 class LogitGapSystem(SolverDefaults):
-    """The compiled half of a model with L = ℓ(Δ), whose orbits ``flow.gap`` follows in Δ.
+    """Compiled functions of a model with L = ℓ(Δ), which ``flow.gap`` follows in Δ.
 
     Attributes:
         of: the class of the model.

@@ -1,6 +1,6 @@
 """Orbits of many starts: where they end, where they are at given times, and how long they take.
 
-Every row has its own steps. The engine is that of the model's compiled half, or the any-loss one.
+Every row has its own steps. The engine is the one that the model names, or the any-loss engine.
 """
 
 from __future__ import annotations

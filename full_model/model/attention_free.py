@@ -25,8 +25,8 @@ class _Weights(NamedTuple):
     bias: Any
 
 
-class _Room(NamedTuple):
-    """Numbers of one pair: Y, z, u, ∂φ/∂Y, hidden units; U W_2, and the sum of ω gains Hᵀ."""
+class _Workspace(NamedTuple):
+    """Arrays of one pair: Y, z, u, ∂φ/∂Y, hidden units; U W_2, and the sum of ω gains Hᵀ."""
 
     y: Any
     z: Any
@@ -43,9 +43,9 @@ class _Room(NamedTuple):
 
 
 @compiled(no_cpython_wrapper=True, nrt=True)
-def _new_room(d, width, logits):
+def _new_workspace(d, width, logits):
     outputs = new_outputs(np.zeros((logits, 1)))
-    return _Room(
+    return _Workspace(
         np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(width), np.zeros(width),
         np.zeros(width), np.zeros((logits, width)), np.zeros((logits, width)), outputs,
         outputs.logit.reshape(logits), outputs.gains.reshape(logits),
@@ -224,7 +224,7 @@ def without_attention(states, initial, kernel, count, length, d, width, logits, 
         rounding: half the width over which the kink of ReLU is rounded off, 0 for ReLU itself.
     """
     gradient, stiffness = np.zeros(states.shape), np.zeros(states.shape[0])
-    workspace, probability = _new_room(d, width, logits), initial / count
+    workspace, probability = _new_workspace(d, width, logits), initial / count
     for m in range(states.shape[0]):
         weights = _read(states[m], count, d, width, logits, tied)
         out = _read(gradient[m], count, d, width, logits, tied)

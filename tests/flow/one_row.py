@@ -7,20 +7,22 @@ from flowsim.flow.rows.workspace import allocate_workspace
 from flowsim.flow.tableau import STAGES
 
 
-def room(model):
-    half = model.flow().half
-    return allocate_workspace(*half.constants(), len(model.coordinates), STAGES, half.own_steps)
+def workspace(model):
+    compiled = model.flow().compiled
+    return allocate_workspace(
+        *compiled.constants(), len(model.coordinates), STAGES, compiled.own_steps
+    )
 
 
 def begun(model, theta):
     """(engine, row) with the row at θ, its field there known."""
-    half = model.flow().half
-    chart = RowChart(np.array([theta], dtype=float), model, half.origin)
-    engine, status = engine_of(half), 1
+    compiled = model.flow().compiled
+    chart = RowChart(np.array([theta], dtype=float), model, compiled.origin)
+    engine, status = engine_of(compiled), 1
     while status > 0:
-        row = room(model)
+        row = workspace(model)
         row.y[:] = chart.y[0]
         status = engine.begin(row, float(chart.at_zero[0]), chart.signs[0]) or engine.linearise(row)
         if status > 0:
-            half.extend(status - 1)
+            compiled.extend(status - 1)
     return engine, row

@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from one_row import room
+from one_row import workspace
 from rank_one_oracle import Oracle, UndecidedError
 from torch.autograd.functional import hessian, jacobian
 
@@ -36,7 +36,7 @@ MODES = [(*units, held) for units in itertools.product((CLOSED, OPEN, SLIDING), 
 @pytest.fixture(params=CASES, ids=str)
 def row(request):
     chain, length, tied = request.param
-    found = room(RankOneModel(BinaryChain(*chain), length, tied=tied))
+    found = workspace(RankOneModel(BinaryChain(*chain), length, tied=tied))
     found.reals[rank_one_field.BIAS] = math.log(chain[0] / chain[1])  # b is counted from 0 here
     return found
 

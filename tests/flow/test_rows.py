@@ -51,7 +51,7 @@ def test_halving_the_width_of_the_rounded_kink_changes_no_label(monkeypatch):
     for width in (field.RELU_WIDTH, field.RELU_WIDTH / 2):
         monkeypatch.setattr(field, "constants", partial(constants, width=width))
         model = RankOneModel(RANK_ONE.chain, 4, attention=True)  # the other's are kept
-        reals = model.flow().half.constants()[0]
+        reals = model.flow().compiled.constants()[0]
         assert reals[field.WIDTH] == width
         labels.append(find_limits(model, start).label)
     assert torch.equal(*labels)

@@ -30,9 +30,9 @@ def _copy(of: type, functions: tuple[Any, ...]) -> Any:
     return specialise((hooks, loops, timed), of.__name__, **{f.__name__: f for f in functions})
 
 
-def engine_of(half: LogitGapSystem) -> Any:
+def engine_of(system: LogitGapSystem) -> Any:
     """The engine with a model's functions in the places of its hooks."""
-    return _copy(half.of, half.hooks)
+    return _copy(system.of, system.hooks)
 
 
 class LogitGapSolver:

@@ -1,4 +1,4 @@
-"""The rows engine: rows of models with compiled halves, from tensors to compiled loops and back."""
+"""The rows engine: models with compiled functions, from tensors to compiled loops and back."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ _STATUS = {
 _engines: dict[str, Any] = {}
 
 
-def engine_of(half: CompiledModel) -> Any:
-    """The copy of the engine that calls the half's functions, made once."""
-    if half.tag not in _engines:
-        _engines[half.tag] = specialise((hooks, loop), half.tag, **half.hooks)
-    return _engines[half.tag]
+def engine_of(compiled: CompiledModel) -> Any:
+    """The copy of the engine that calls the model's functions, made once."""
+    if compiled.tag not in _engines:
+        _engines[compiled.tag] = specialise((hooks, loop), compiled.tag, **compiled.hooks)
+    return _engines[compiled.tag]
 
 
 class RowChart:
@@ -111,7 +111,7 @@ class Followed:
 
 def follow_rows(
     model: Model,
-    half: CompiledModel,
+    compiled: CompiledModel,
     theta: Tensor,
     steps: Steps,
     times: Tensor | None = None,
@@ -120,16 +120,17 @@ def follow_rows(
     """Follow every row to its end, to the last of the times, or to a loss.
 
     Args:
-        model: the model, and its compiled ``half``.
+        model: the model.
+        compiled: its compiled functions and constants.
         theta: starts, (n, k).
         steps: error allowed per step: rtol in logarithms, else atol + rtol·(|yᵢ| + |origin|) with
-            y = θ − ``origin`` of the chart, unless the half measures errors by itself.
+            y = θ − ``origin`` of the chart, unless the model measures errors by itself.
         times: positive and increasing, the start being at 0, (n, T).
         wanted: losses at which the rows stop, (n,).
     """
     start = theta.detach().cpu().numpy().astype(np.float64)
     n, k = start.shape
-    chart, engine = RowChart(start, model, half.origin), engine_of(half)
+    chart, engine = RowChart(start, model, compiled.origin), engine_of(compiled)
     absolute = np.where(chart.logarithmic, steps.rtol, steps.atol + steps.rtol * abs(chart.origin))
     relative = np.where(chart.logarithmic, 1e-15, steps.rtol)
     at = np.empty((n, 0)) if times is None else times.detach().cpu().numpy().astype(np.float64)
@@ -139,14 +140,14 @@ def follow_rows(
         why=np.empty(n, dtype=np.int64), counts=np.empty((n, 3), dtype=np.int64),
         numbers=np.empty((n, 5)), near=np.zeros((n, 2)),
     )  # fmt: skip
-    for rows in np.split(np.arange(n), range(half.at_once, n, half.at_once)):
+    for rows in np.split(np.arange(n), range(compiled.at_once, n, compiled.at_once)):
         while len(rows):
             found.paths[rows], found.counts[rows], found.numbers[rows] = np.nan, 0, 0.0
-            begun = _workspace(half, k), rows, chart.y, chart.at_zero, chart.signs
+            begun = _workspace(compiled, k), rows, chart.y, chart.at_zero, chart.signs
             engine.follow_all(*begun, absolute, relative, at, goal, steps.most, found)
             missing = found.why[rows] >= return_codes.NEEDS_TABLE_LEVEL
-            if missing.any() and half.extend is not None:
-                half.extend(int(found.why[rows].max()) - return_codes.NEEDS_TABLE_LEVEL)
+            if missing.any() and compiled.extend is not None:
+                compiled.extend(int(found.why[rows].max()) - return_codes.NEEDS_TABLE_LEVEL)
             rows = rows[missing]
     speed = found.velocities * chart.derivative(found.ends) * np.asarray(model.metric)
     columns = (
@@ -158,8 +159,8 @@ def follow_rows(
     )
 
 
-def _workspace(half: CompiledModel, k: int) -> Any:
-    return allocate_workspace(*half.constants(), k, STAGES, half.own_steps)
+def _workspace(compiled: CompiledModel, k: int) -> Any:
+    return allocate_workspace(*compiled.constants(), k, STAGES, compiled.own_steps)
 
 
 class SwitchingSolver:
@@ -168,33 +169,35 @@ class SwitchingSolver:
     batched = False
     variable: Literal["time"] = "time"
 
-    def __init__(self, model: Model, half: CompiledModel) -> None:
-        self.model, self.half, self.defaults = model, half, half
+    def __init__(self, model: Model, compiled: CompiledModel) -> None:
+        self.model, self.compiled, self.defaults = model, compiled, compiled
 
     def ends(self, start: Tensor, steps: Steps) -> Iterator[EndStates]:
         """The end states of starts (n, k), part by part."""
-        half, again = self.half, self._finer(steps)
-        for part in start.split(max(1, min(8 * half.at_once, _SQUARES // start.shape[1] ** 2))):
+        compiled, again = self.compiled, self._finer(steps)
+        for part in start.split(max(1, min(8 * compiled.at_once, _SQUARES // start.shape[1] ** 2))):
             yield resolve_near_saddles(self.follow, self.model, part, steps, again)
 
     def _finer(self, steps: Steps) -> Steps:
         """The steps of rows in doubt."""
-        return steps.finer(self.half.finer, self.half.finest, self.half.more)
+        return steps.finer(self.compiled.finer, self.compiled.finest, self.compiled.more)
 
     def follow_once(self, start: Tensor) -> EndStates:
         """The end states of rows (n, k), at once with the steps of rows in doubt.
 
         No neighbours are asked: where ends meet, the side of a row is right within its error.
         """
-        return self.follow(start, self._finer(Steps(self.half.rtol, 1e-12, self.half.max_steps)))
+        return self.follow(
+            start, self._finer(Steps(self.compiled.rtol, 1e-12, self.compiled.max_steps))
+        )
 
     def follow(self, start: Tensor, steps: Steps) -> EndStates:
-        """The end states of rows (n, k), followed once."""
-        model, half = self.model, self.half
-        found = follow_rows(model, half, start, steps)
+        """The end states of rows (n, k), of one integration at these tolerances."""
+        model, compiled = self.model, self.compiled
+        found = follow_rows(model, compiled, start, steps)
         why, end_losses = found.why.clone(), model.end_losses()
-        if half.place_ends is not None:
-            known = half.place_ends(why == return_codes.BELOW_PLATEAU, found.theta, found.loss)
+        if compiled.place_ends is not None:
+            known = compiled.place_ends(why == return_codes.BELOW_PLATEAU, found.theta, found.loss)
             why[known], found.speed[known] = return_codes.KNOWN_END, 0.0
         elif end_losses is not None:
             _rest(model, end_losses, found, why)
@@ -210,7 +213,7 @@ class SwitchingSolver:
             found.loss,
             found.speed,
             1 + _EVALUATIONS * found.attempts,
-            _near_saddles(model, half, found, steps.rtol),
+            _near_saddles(model, compiled, found, steps.rtol),
         )
         states.near[critical] = return_codes.FAR
         states.crossings, states.sliding_time = found.crossings.to(torch.int32), found.sliding
@@ -218,7 +221,7 @@ class SwitchingSolver:
 
     def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
         """θ (T, n, k) at the times (T, n), from ``start`` at times[0]; NaN if not known."""
-        found = follow_rows(self.model, self.half, start, steps, (times[1:] - times[0]).T)
+        found = follow_rows(self.model, self.compiled, start, steps, (times[1:] - times[0]).T)
         critical = found.why == return_codes.CRITICAL
         found.theta[critical] = start[critical]
         rests = critical | (found.why == return_codes.MINIMA) | (found.why == return_codes.REST)
@@ -230,11 +233,11 @@ class SwitchingSolver:
         """The times (n,) when ``fraction`` of the excess loss is left; NaN if never."""
 
         def until(rows: Tensor, wanted: Tensor) -> Tensor:
-            found = follow_rows(self.model, self.half, rows, steps, wanted=wanted)
+            found = follow_rows(self.model, self.compiled, rows, steps, wanted=wanted)
             return torch.where(found.why == return_codes.ARRIVED, found.time, torch.nan)
 
         # the loss whose gradient moves the rows, which may be the model's with its kinks rounded
-        begun = follow_rows(self.model, self.half, start, steps._replace(most=0)).loss
+        begun = follow_rows(self.model, self.compiled, start, steps._replace(most=0)).loss
         return times_to_fraction(until, start, begun, ends.loss, fraction)
 
 
@@ -252,14 +255,14 @@ def _rest(model: Model, end_losses: EndLosses, found: Followed, why: Tensor) -> 
         why[resting] = torch.where(rests, return_codes.REST, return_codes.GOING)
 
 
-def _near_saddles(model: Model, half: CompiledModel, found: Followed, rtol: float) -> Tensor:
+def _near_saddles(model: Model, compiled: CompiledModel, found: Followed, rtol: float) -> Tensor:
     """Codes of the distance to the nearest saddle, (n,): see ``return_codes``."""
     end_losses, stuck = model.end_losses(), found.why == return_codes.STUCK
-    if half.near_saddles is not None:
-        passed = torch.from_numpy(half.near_saddles(found.near.numpy(), rtol))
+    if compiled.near_saddles is not None:
+        passed = torch.from_numpy(compiled.near_saddles(found.near.numpy(), rtol))
         return torch.where(stuck, return_codes.FAR, passed)
-    if half.scale is not None or end_losses is None:
-        scale = half.scale(found.loss) if half.scale is not None else 0.0
+    if compiled.scale is not None or end_losses is None:
+        scale = compiled.scale(found.loss) if compiled.scale is not None else 0.0
         near = (found.passed < _DOUBTFUL * scale) & ~stuck
     elif any(model.keeps_sign):
         nearest = torch.where(found.why == return_codes.TRAPPED, found.slowest, found.passed)

@@ -1,4 +1,4 @@
-"""The state of one row that is followed, which an engine and a model's compiled half share."""
+"""The state of one row that is followed, which an engine and a model's compiled functions share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MARGINS = 6
 
 
 class TrajectoryWorkspace(NamedTuple):
-    """One row of k coordinates, and room to work in.
+    """One row of k coordinates, and its buffers.
 
     Attributes:
         reals, ints: the model's constants; ``ints`` may also hold what a row is in the middle of.

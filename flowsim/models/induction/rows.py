@@ -110,7 +110,7 @@ HOOKS = {
 
 
 def rows_of(model: Any) -> CompiledModel:
-    """The compiled half of the model."""
+    """Compiled functions and constants of the model."""
 
     return CompiledModel(
         "induction",

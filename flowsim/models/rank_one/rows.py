@@ -50,7 +50,7 @@ _project = switching_surfaces.project
 _to_slow_manifold, _to_step_coordinates, _stage, _from_step_coordinates = (
     slow_manifold.to_slow_manifold,
     slow_manifold.to_step_coordinates,
-    slow_manifold.straight_velocity,
+    slow_manifold.velocity_in_step_coordinates,
     slow_manifold.from_step_coordinates,
 )
 
@@ -285,7 +285,7 @@ def counted_from(model: Any, bias: float) -> tuple[float, ...]:
 
 
 def rows_of(model: Any) -> CompiledModel:
-    """The compiled half of the model."""
+    """Compiled functions and constants of the model."""
 
     def near_saddles(near: np.ndarray, rtol: float) -> np.ndarray:
         """Untied rows are never in doubt: their bad minima are saddles."""

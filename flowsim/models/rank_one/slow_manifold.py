@@ -118,7 +118,7 @@ def _solve_e(inner_e, rest, goal, e):
 
 
 @compiled(inline=True, no_cpython_wrapper=True)
-def leave(y, start, mode):
+def from_logit(y, start, mode):
     """Replace f by the y_m next to that of ``start``, in place."""
     x, m = mode[UNIT], mode[PIVOT]
     f = y[m]
@@ -142,9 +142,9 @@ def leave(y, start, mode):
 
 
 @compiled(inline=True, no_cpython_wrapper=True)
-def straight_velocity(y, start, mode, reals, out):
-    """The field at y, in which f stands for y_m; becomes natural again on the way."""
-    leave(y, start, mode)
+def velocity_in_step_coordinates(y, start, mode, reals, out):
+    """Write d(coordinates of a step)/dt to ``out``: f′ in place of y_m′; y gets y_m back from f."""
+    from_logit(y, start, mode)
     velocity(y, mode, reals, out)
     x = mode[UNIT]
     value, inner_e, inner_rho = inner(y, mode, x)
@@ -162,7 +162,7 @@ def straight_velocity(y, start, mode, reals, out):
 def from_step_coordinates(new, error, slope, start, mode, g):
     """A step's result, error and field in the natural coordinates again, in place."""
     m = mode[PIVOT]
-    leave(new, start, mode)
+    from_logit(new, start, mode)
     logit_and_gradient(new, mode, mode[UNIT], g)
     for i in range(len(new)):
         if i != m:

@@ -167,7 +167,7 @@ def is_floor(y, jacobian, without_w):
 
 
 def rows_of(table: LawTable) -> CompiledModel:
-    """The compiled half of the model whose law is in the table."""
+    """Compiled functions and constants of the model whose law is in the table."""
     bias = (0.0, 0.0, 0.0, table.reals[UNIGRAM_LOGIT])
     return CompiledModel(
         "uniform",

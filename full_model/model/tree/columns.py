@@ -39,7 +39,7 @@ def product(matrix, x, out, count):
 
 @compiled(reassoc=True, no_cpython_wrapper=True)
 def add_moments(x, y, weight, weighted, out, count):
-    """out[k, i] += Σ_j x_kj y_ij weight_j; a multiple of four rows of x, ``weighted`` is room."""
+    """out[k, i] += Σ_j x_kj y_ij weight_j; rows of x in fours; ``weighted`` is scratch."""
     for i in range(y.shape[0]):
         row = y[i]
         for j in range(count):

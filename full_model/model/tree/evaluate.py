@@ -14,8 +14,8 @@ from full_model.model.tree.prefixes import (
     add_gradient,
     backward,
     forward,
-    new_room,
     new_sums,
+    new_workspace,
 )
 from full_model.model.tree.shares import (
     attend,
@@ -144,7 +144,7 @@ def evaluate(rows, initial, kernels, context, length, d, hidden, logits, tied, w
     first = first_prefixes(states, length)
     count = first[-1]
     probability, mixed = np.empty(count), np.empty((d + 1, count))
-    workspace = new_room(d, wide, logits)
+    workspace = new_workspace(d, wide, logits)
     aims = 1 + logits if what & STIFFNESS and logits > 1 else int(what != LOSS)
     for i in range(models):
         kernel = kernels[i if kernels.shape[0] > 1 else 0]

@@ -4,8 +4,8 @@ With S a mixture of the symbols that a prefix looks at,
 
     V = W_V S,  A = W_O V,  Y = X_n + A,  H = ReLU(W_1 Y),  f = U Y + U W_2 H + b,
 
-and of φ = Σ gains_a f_a, g = ∂φ/∂Y = Uᵀgains + W_1ᵀ((U W_2)ᵀgains ∘ [H > 0]). A block's numbers lie
-in rooms, a prefix in each column, that one core's cache holds.
+and of φ = Σ gains_a f_a, g = ∂φ/∂Y = Uᵀgains + W_1ᵀ((U W_2)ᵀgains ∘ [H > 0]). A block's
+arrays have a prefix in each column and fit into one core's cache.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from full_model.model.tree.outputs import new_outputs
 BLOCK = 64
 
 
-class Room(NamedTuple):
-    """A block's numbers, each (…, BLOCK): see the module; ``open`` is [H > 0].
+class Workspace(NamedTuple):
+    """Arrays of a block, each (…, BLOCK), in the module's symbols; ``open`` is [H > 0].
 
     ``back`` is (U W_2)ᵀgains ∘ [H > 0] and, in its last rows, the gains.
     """
@@ -52,10 +52,10 @@ class Sums(NamedTuple):
 
 
 @compiled(no_cpython_wrapper=True, nrt=True)
-def new_room(d, wide, logits):
-    """Buffers for d dimensions and ``wide`` hidden units."""
+def new_workspace(d, wide, logits):
+    """Arrays of zeros for a block: d dimensions, ``wide`` hidden units."""
     vectors, hidden, back = (d, BLOCK), (wide, BLOCK), np.zeros((wide + logits, BLOCK))
-    return Room(
+    return Workspace(
         np.zeros(vectors), np.zeros(vectors), np.zeros(vectors), np.zeros(vectors),
         np.zeros(hidden), np.zeros(hidden), back, np.zeros(vectors), np.zeros(BLOCK),
         np.zeros(BLOCK), new_outputs(back[wide:]),

@@ -51,7 +51,7 @@ def _constants(model: Any) -> tuple[np.ndarray, np.ndarray, int]:
 
 
 def rows_of(model: Any) -> CompiledModel:
-    """The compiled half of the model."""
+    """Compiled functions and constants of the model."""
     return CompiledModel(
         "rank_one_attention",
         HOOKS,
