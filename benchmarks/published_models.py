@@ -75,8 +75,8 @@ def sharpness(model: Any, theta: Any) -> Any:
 def crossing(inside: Callable[[np.ndarray], np.ndarray], low: float, high: float) -> float:
     """The value between ``low``, inside, and ``high``, outside, where a property is lost."""
     while high - low > 1e-7 * abs(high):
-        values = np.linspace(low, high, 66)
-        first = int(np.argmin(inside(values[1:-1]))) + 1 if not inside(values[1:-1]).all() else 65
+        values = np.linspace(low, high, 18)
+        first = int(np.argmin([*inside(values[1:-1]), False])) + 1
         low, high = float(values[first - 1]), float(values[first])
     return (low + high) / 2
 

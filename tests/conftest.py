@@ -48,9 +48,9 @@ def pytest_configure(config):
 def pytest_sessionstart(session):
     worker = getattr(session.config, "workerinput", None)
     if worker and worker["workercount"] > 1:
-        from engines import compile_part  # loads both packages
+        from engines import compile_shared  # loads both packages
 
-        compile_part(int(worker["workerid"].removeprefix("gw")), worker["workercount"])
+        compile_shared(Path(session.config.option.basetemp).parent)
 
 
 def pytest_collection_finish(session):

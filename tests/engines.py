@@ -1,11 +1,13 @@
 """A short use of everything that is compiled by itself, and who compiles it when tests are shared.
 
-Of n processes that share the tests (pytest -n) each begins with its part of the list, which the
-others then take from the disk: otherwise each would compile all of it, for two minutes of a core.
+Processes that share the tests (pytest -n) begin with this list. Each compiles what no other has
+begun, and takes the rest from the disk: otherwise each would compile all of it.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import torch
 
@@ -49,24 +51,26 @@ def sum_over_prefixes():
         field(field.state(initial_weights(field.arch, "gaussian", [0, 1], std=0.5)))
 
 
-#: Every second one takes about half of the time.
+#: Those that take longest come first.
 ENGINES = {
     "uniform": partial(follow, UniformAttentionModel(CHAIN, 3)),
-    "rank-one with attention": partial(follow, RankOneModel(CHAIN, 3, attention=True)),
     "full models": sum_over_prefixes,
-    "bias": partial(follow, CanonicalModel(CHAIN, bias="dynamic")),
     "rank-one": partial(follow, RankOneModel(CHAIN, 3)),
-    "states": partial(follow, StatesAttentionModel(MarkovChain.symmetric(3, 0.8), 2, 4)),
-    "canonical": partial(follow, CanonicalModel(CHAIN)),
+    "rank-one with attention": partial(follow, RankOneModel(CHAIN, 3, attention=True)),
     "induction": partial(follow, InductionModel(4)),
+    "canonical": partial(follow, CanonicalModel(CHAIN)),
+    "bias": partial(follow, CanonicalModel(CHAIN, bias="dynamic")),
+    "states": partial(follow, StatesAttentionModel(MarkovChain.symmetric(3, 0.8), 2, 4)),
     "linear": partial(follow, LinearAttentionModel(CHAIN)),
     "untied": partial(follow, UntiedModel(CHAIN)),
     "states in the plane": partial(follow, StatesModel(MarkovChain.symmetric(3, 0.8))),
 }
 
 
-def compile_part(number: int, count: int) -> None:
-    """The part of process ``number`` of ``count``."""
+def compile_shared(folder: Path) -> None:
+    """Compile what no other process has begun, as files in a folder that all of them see say."""
     if not config.DISABLE_JIT:
-        for use in list(ENGINES.values())[number::count]:
-            use()
+        for name, use in ENGINES.items():
+            with suppress(FileExistsError):
+                (folder / f"compiled {name}").touch(exist_ok=False)
+                use()

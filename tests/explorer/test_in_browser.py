@@ -8,7 +8,7 @@ from visitor import Served, Visitor
 
 from flowsim import read_record
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.turns]
 
 
 def test_a_click_starts_an_orbit_that_ends_in_its_basin(visit):

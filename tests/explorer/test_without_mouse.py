@@ -10,7 +10,7 @@ from PIL import Image
 from flowsim.explorer.page.controls import model_words
 from flowsim.explorer.view import View
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.turns]
 
 #: The element in focus, through shadow roots: its words, its outline's width and its outline.
 FOCUS = """() => {
