@@ -33,7 +33,6 @@ from flowsim.drawing.style import DPI, FILL, INK, MARKER, save_figure
 from flowsim.errors import InputError
 from flowsim.labels import Label
 from flowsim.records.attributes import provenance
-from flowsim.records.former import upgraded
 from flowsim.records.netcdf import write_atomically, write_record
 from full_model import Architecture, Recipe, RunSettings, Weights, train, wilson
 
@@ -80,7 +79,7 @@ def experiment(
             if record and options.redraw:
                 told = json.loads((FIGURES / f"{name}.json").read_text())
                 with xr.open_dataset(FIGURES / f"{name}.nc", engine="h5netcdf") as stored:
-                    found = upgraded(stored.load())
+                    found = stored.load()
             else:
                 if not options.overwrite and any(file.exists() for file in files):
                     raise InputError(f"{files[0]} exists: pass --overwrite or another --out")

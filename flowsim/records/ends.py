@@ -81,7 +81,6 @@ def with_ends(record: xr.Dataset) -> xr.Dataset:
 
 def recorded_ends(record: xr.Dataset) -> dict[str, dict[str, float]]:
     """The table of ends that ``with_ends`` has put into a record, as ``per_end`` returns it."""
-    record = record if "share" in record else with_ends(record)  # a portrait of a former version
     if "share" not in record:  # no start was decided
         return {}
     kept = [str(name) for name in record if _OF_END.fullmatch(str(name))]

@@ -18,7 +18,6 @@ from xarray.conventions import cf_encoder, encode_dataset_coordinates
 
 from flowsim.errors import InputError
 from flowsim.records.attributes import CONVENTIONS, SCHEMA, described
-from flowsim.records.former import upgraded
 
 #: Compression level of zlib: 4 takes longer and saves 3 %.
 _LEVEL = 1
@@ -134,18 +133,14 @@ def open_record(path: Path | str, *kinds: str) -> xr.Dataset:
     """
     record = open_sealed(Path(path))
     kind, schema = record.attrs.get("kind"), record.attrs.get("schema")
-    if kind is None or schema not in (SCHEMA - 1, SCHEMA) or (kinds and kind not in kinds):
+    if kind is None or schema != SCHEMA or (kinds and kind not in kinds):
         record.close()
         wanted = " or ".join(kinds)
         raise InputError(
             f"{str(path)!r} is not a flowsim {wanted + ' ' if kinds else ''}record of schema "
             f"{SCHEMA} (its kind is {kind}, its schema {schema})"
         )
-    if schema == SCHEMA:
-        return record
-    found = upgraded(record)
-    found.set_close(record.close)
-    return found
+    return record
 
 
 def read_record(path: Path | str, *kinds: str) -> xr.Dataset:
