@@ -238,7 +238,7 @@ def crossings_seen(record: xr.Dataset, cell: int, left: np.ndarray) -> dict[str,
 
 
 def draw(record: xr.Dataset) -> Figure:
-    """How long after its crossing a run of AdamW leaves; and what becomes of runs, by size."""
+    """Delay from a run's crossing to its escape under AdamW, and the outcome of runs by size."""
     figure = Figure(figsize=(12, 4.8), layout="constrained")
     panels = figure.subplots(1, 2, width_ratios=(1, 1.1))
     _draw_delay(panels[0], record)

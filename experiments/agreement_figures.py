@@ -30,7 +30,7 @@ def draw(record: xr.Dataset, numbers: dict[str, Any]) -> dict[str, Figure]:
 
 
 def draw_maps(record: xr.Dataset, lines: list[dict[str, Any]]) -> Figure:
-    """How often both models err, by side and noise; and where, at the largest noise."""
+    """Share of starts that both models miss, by side and noise; and a map at the largest noise."""
     figure = Figure(figsize=(13, 4.6), layout="constrained")
     bars, *maps = figure.subplots(1, 3, width_ratios=(1.1, 1, 1))
     _draw_shares(bars, lines)

@@ -1,4 +1,4 @@
-"""How much noise empties the trap of the canonical model, and whether that of batches does.
+"""Noise that empties the trap of the canonical model, compared with the noise of batches.
 
 Chain (0.5, 0.8), three starts that the flow leads into the trap. Langevin noise acts on (e, w) of
 the canonical model at four temperatures T; at times with T·t from 0.01 to 3 it is asked where the

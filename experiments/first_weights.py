@@ -1,4 +1,4 @@
-"""Which first weights reach the bigram: five starts, fifteen models, two trainers, two chains.
+"""Share of first weights that reach the bigram: five starts, fifteen models, two trainers, chains.
 
 The base is a tied ReLU layer with learned positions and one logit, d = 8, without layer norm; each
 variation changes one thing, or takes what GPT-2 has: layer norm, GELU, a logit for each symbol.

@@ -102,7 +102,7 @@ _MOVED = {
     "write_scan": "scan.write_scan",
 }
 
-#: What stands in place of names that went without a successor of the same kind.
+#: Removed names without a successor of the same kind, and what replaces them.
 _GONE = {
     "ModelChoice": 'ModelSpec("canonical", {"p": 0.5, "q": 0.8}) names a model with its chain',
     "ladder": "the closed forms of dead positions are in experiments/dead_positions.py",

@@ -219,9 +219,10 @@ class Tracer:
     def _to_one_side(
         self, start: Tensor, tangent: Tensor, slope: Tensor, kept: Tensor
     ) -> tuple[list[list[Tensor]], Tensor]:
-        """Follow every row (n, size + 1) along its tangent; which rows came back, (n,).
+        """Follow every row (n, size + 1) along its tangent.
 
-        Of each row the points, tangents, ∂F and directions kept, the first included.
+        Returns (points, tangents, ∂F, directions kept) of each row, the first point included, and
+        a mask (n,) of the rows that came back to their start.
         """
         n, first = len(start), tangent.clone()
         point, tangent, kept = start.clone(), tangent.clone(), kept.clone()

@@ -30,7 +30,8 @@ _DIVERGED = 100.0
 _ASKED, _PLACES = 5, 7
 #: Places between two points of a continuum at which it is asked whether they are connected.
 _BETWEEN = 9
-#: How far a branch is from the way between two of its points at most, in sizes of the coordinates.
+#: Largest distance of a branch from the segment between two of its points, in sizes of the
+#: coordinates.
 _BESIDE = 0.1
 #: A step along a continuum, in sizes of the coordinates.
 _ASIDE = 1e-2
@@ -282,7 +283,11 @@ def _first_of_each(
 
 
 def _connected(tracer: Tracer, one: Tensor, other: Tensor, value: Tensor) -> Tensor:
-    """Mask of pairs of points (n, size) joined by a continuum of one kind."""
+    """Mask of pairs of zeros (n, size) that are on one continuum.
+
+    Points of the segment between them are projected onto the zeros: no gap may be left, nor the
+    number of unstable directions change.
+    """
     n = len(one)
     part = torch.linspace(0, 1, _BETWEEN + 2, dtype=one.dtype)[:, None, None]
     way = one + part * (other - one)

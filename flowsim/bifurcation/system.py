@@ -103,7 +103,7 @@ class System:
         self.coordinates = model.coordinates
         if step is not None and (step.momentum or "momentum" in self.ranges):
             self.step = replace(step, has_memory=True)
-        self.together = self._together(model) if self.own else None
+        self.vectorized = self._vectorized(model) if self.own else None
 
     def model(self, *value: float) -> Model:
         """The model with that value of each parameter."""
@@ -130,8 +130,11 @@ class System:
         """States (n, size) of coordinates (n, k): at rest."""
         return torch.nn.functional.pad(theta, (0, self.size - theta.shape[1]))
 
-    def _together(self, model: Model) -> Model | None:
-        """A copy of the model that takes a tensor of values, if it computes as others do."""
+    def _vectorized(self, model: Model) -> Model | None:
+        """A copy of the model whose parameters may be tensors, one value a row.
+
+        None if its results differ from those of models built for each value.
+        """
         numbers = [getattr(model, name, None) for name in self.own]
         if not self.spec.is_own or not all(isinstance(x, (int, float)) for x in numbers):
             return None
@@ -170,9 +173,9 @@ class System:
             return theta.new_zeros(0, *shape)
         if not self.own:
             found = getattr(self.spec.build(), method)(theta)
-        elif self.together is not None:
-            self._give(self.together, value)
-            found = getattr(self.together, method)(theta)
+        elif self.vectorized is not None:
+            self._give(self.vectorized, value)
+            found = getattr(self.vectorized, method)(theta)
         else:
             values, which = value.reshape(len(value), -1).unique(dim=0, return_inverse=True)
             parts = [(which == i).nonzero()[:, 0] for i in range(len(values))]

@@ -40,7 +40,7 @@ _RTOL = 1e-9
 _PROBE, _EXACT = 10, 3e-8
 #: Halvings between places on a line, if the field alone is asked.
 _EXACTLY = 50
-#: Steps of the descent, its first length in cells, and what it is divided by without success.
+#: Steps of the descent, its first length in cells, and the divisor of a length that failed.
 _STEPS, _FIRST, _SHORTER = 4, 0.25, 8.0
 #: Nearest nodes with another end towards which it is bisected, in more than two coordinates.
 _NEAREST = 6
@@ -83,8 +83,8 @@ def edge_distance(model: Model, starts: Numbers, within: Mapping[str, Range] | N
     Args:
         model: any reduced model.
         starts: shape (n, k).
-        within: ranges of the coordinates that may change, by name; the others stay as they are in
-            each start. By default the window of the model's plane, and (−3, 3) of others.
+        within: ranges of the coordinates that may change, by name; the others keep the
+            values of each start. By default the window of the model's plane, and (−3, 3) of others.
 
     Returns:
         ``EdgeDistance``, of tensors if ``starts`` is one, else of arrays. Where it is no bound and

@@ -24,7 +24,7 @@ _TOGETHER, _LEVELS = 500, (20, 5)
 _ROUGH, _OFF, _SHORTEST = 2, 24.0, 10.0
 #: Widths beside a cubic where a curve is sought, at first and then, over the length of the way.
 _NARROW, _WIDE = 1 / 64, 1.0
-#: How far apart crossings are at first, in cells, by other engines and by these.
+#: First distance between crossings, in cells: of other engines, and of these.
 _SPACED = (1.5, 0.4)
 #: Part of the way between two points where it is sought: beside the middle, which may be a
 #: critical point where the flow is symmetric.

@@ -50,7 +50,7 @@ class Lattice:
         return self._mesh([np.arange(0, n, self.step(level)) for n in self.shape])
 
     def cells(self, level: int, axis: int | None = None, place: int = 0) -> np.ndarray:
-        """All cells of a level, or those around ``place`` along one axis; sorted."""
+        """All cells of a level, sorted; with ``axis``, those in the layer of ``place``."""
         step = self.step(level)
         ranges = [np.arange(0, n - 1, step) for n in self.shape]
         if axis is not None:

@@ -25,7 +25,7 @@ _SMALL, _ARRIVED, _APART = 1e-6, 1e-12, 1e-6
 _SLOWEST = 1e-4
 #: Error per step at first, and at last; the part of a step that it may be between.
 _ROUGH, _FINE, _SAFE = 1e-5, 1e-8, 1e-2
-#: How far a trajectory has come from its saddle at most, over its first distance, for a place.
+#: Greatest distance of a trajectory from its saddle, over its first distance, at a place found.
 _NEAR = 0.05
 #: Distance from a saddle to ask where the flow leads, and of difference quotients there, in parts
 #: of the spread.

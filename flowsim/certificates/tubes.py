@@ -11,7 +11,7 @@ from flowsim.interface import Model
 #: Steps of a tube; their greatest length, over 1/‖∂²L‖ and in parts of the window over the speed;
 #: how often its end is looked at, and how wide it may become, in parts of the window.
 _STEPS, _LENGTH, _SHORT, _LOOKED, _WIDEST = 2000, 0.5, 0.02, 8, 0.1
-#: What a step may add to a radius, in parts of the window and of the radius.
+#: Largest growth of a radius in a step, in parts of the window and of the radius.
 _ADDED, _GROWN = 1e-9, 1e-2
 #: The box about an end, over the distance to it.
 _BOX = 4.0
@@ -24,7 +24,7 @@ def followed(
     model: Model, start: np.ndarray, radius: np.ndarray, ends: np.ndarray, size: float,
     landscape: Landscape | None, trap: float | None,
 ) -> np.ndarray:  # fmt: skip
-    """What is proven of all starts within ``radius`` (n,) of ``start`` (n, k).
+    """Prove where all starts within ``radius`` (n,) of ``start`` (n, k) end, by tubes.
 
     A tube has the centre x(t), a parabola in every step, and the radius r(t) with
     r′ ≤ −λr + |x′ + ∇L(x)|, λ the least eigenvalue of ∂²L in a box around the step, in the

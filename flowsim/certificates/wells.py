@@ -31,7 +31,7 @@ class Well(NamedTuple):
 
 
 class Landscape(NamedTuple):
-    """What is proven of a window.
+    """Proven critical points and wells of a window.
 
     Attributes:
         low, step: corner of the window and sides of its boxes.

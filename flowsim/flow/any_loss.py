@@ -1,9 +1,9 @@
 """Gradient flow of any smooth loss: all rows together in torch, every row with its own step.
 
-Nothing is asked of a model but its field and the field's derivative. Rows are followed in the chart
-of ``flow.chart`` by Rodas5P and leave when they are done; no row's result depends on the others.
-Where the loss has kinks, steps become as short as the error demands; a row that creeps along a kink
-spends its steps and is left unresolved.
+A model gives only its field and the field's derivative. Rows are followed in the chart of
+``flow.chart`` by Rodas5P and leave when they are done; no row's result depends on the others. At
+kinks of the loss steps become as short as the error demands; a row that creeps along a kink spends
+its steps and is left unresolved.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _SQUARES, _SQUARES_ON_GPU = 2**18, 2**22
 #: A row is at rest at this part of its highest speed (of a model with end losses at this speed),
 #: and at what this part of its coordinates changes in its speed.
 _STATIONARY, _ROUNDING = 1e-12, 1e-15
-#: Where the slowest rate beside a model's bad minima is below this, the speed at rest is smaller by
+#: If the slowest rate beside a model's bad minima is below this, the speed at rest is smaller by
 #: the square of their ratio.
 _SLOWEST = 1e-2
 #: The rest of its way is then at most this part of the way it came (of a model with end losses, and
@@ -94,11 +94,11 @@ _RESOLVED, _LINEAR = 30.0, 0.1
 _REGULAR = 1e-3
 #: Pivots of a matrix of so many columns at most are found one by one.
 _ONE_BY_ONE = 8
-#: What a step changes, and how much of it is smooth: these come first.
+#: Fields of ``BatchState`` that a step changes; the first ``_SMOOTH`` are smooth in the start.
 _ADVANCED = ("y", "theta", "field", "jacobian", "h", "time", "way", "fastest", "stuck", "short",
              "grows", "origin", "limits")  # fmt: skip
 _SMOOTH = 4
-#: What ``_glance`` looks at.
+#: Fields of ``BatchState`` that ``_glance`` reads.
 _SEEN = ("y", "theta", "field", "jacobian", "time", "way", "fastest", "stuck", "short", "far",
          "max_time")  # fmt: skip
 #: Evaluations of the field in a step.
@@ -347,7 +347,7 @@ class BatchState:
         moved = ratio <= 1
         self.short = self.short + (self.h * self.jacobian.abs().amax((1, 2)) < _VERY_SHORT)
         factor = (0.9 * ratio.clamp_min(1e-10) ** (-1.0 / ORDER)).clamp(0.1, 6.0)
-        cut = moved & (h < self.h)  # which says nothing against a longer step
+        cut = moved & (h < self.h)  # cut at a time that was asked for: a longer step may succeed
         self.h = torch.where(cut, torch.maximum(factor * h, self.h), factor * h)
         self.y = torch.where(moved.unsqueeze(1), new, self.y)
         self.time = torch.where(moved, self.time + h, self.time)
@@ -363,9 +363,9 @@ class BatchState:
     def passes(self, after: BatchState, wanted: Tensor) -> tuple[Tensor, Tensor]:
         """Between which two lengths of a step to ``after`` the loss first falls to ``wanted``.
 
-        Of a gradient flow between 0 and the whole step, since its loss falls all the time. Else
-        the loss is followed along the cubic through both ends, and where it turns within a part of
-        the step, to its least value there. Two lengths (m,), NaN where the loss stays above.
+        The loss of a gradient flow falls all the time: the lengths are 0 and the whole step. Of
+        another field the loss is followed along the cubic through both ends, and where it turns
+        within a part of the step, to its least value there. NaN (m,) where the loss stays above.
         """
         h, loss = after.time - self.time, self.model.loss
         nothing, whole = torch.zeros_like(h), torch.where(loss(after.theta) <= wanted, h, torch.nan)
@@ -495,8 +495,8 @@ def _coefficients(dtype: torch.dtype, device: torch.device) -> list[Tensor]:
 def _neighbours(model: Model, centre: Tensor, size: float) -> Tensor:
     """``displace`` by parts of each coordinate, counted from a point of rest near the row.
 
-    Of a coordinate that is 0 there, by parts of the row; of all by no less than the rounding of
-    that point.
+    A coordinate that is 0 there is displaced by parts of the row, and none by less than the
+    rounding of that point.
     """
     rest, known = _rest_near(model, centre)
     away = (centre - rest).abs()
@@ -940,7 +940,7 @@ def _may_fall(rows: BatchState, noise: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _glance(rows: BatchState, met: Tensor, unit_speed: bool) -> tuple[Tensor, Tensor]:
-    """Which rows may stop, (m,), and what they have met, (m, 4), as ``follow`` says."""
+    """Mask of rows (m,) that may stop; speeds and distances they met, (m, 4), as in ``follow``."""
     noise, speed = _noise(rows), _speed(rows)
     still = _STATIONARY * (torch.ones_like(rows.fastest) if unit_speed else rows.fastest)
     stops = _quiet(rows, noise, still) | _is_far(rows, rows.size()) | rows.stuck

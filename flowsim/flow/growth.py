@@ -24,8 +24,8 @@ _FAST = 0.6
 #: The ratios of increments that converge are alike within this part of what they lack to 1, and the
 #: field at the limit is this part of the present one at most.
 _ALIKE, _WEAKER = 0.2, 0.1
-#: Where that is slow, limits extrapolated now and a tenfold time before differ by this part of what
-#: is left at most.
+#: If the convergence is slow, limits extrapolated now and a tenfold time before differ by at most
+#: this part of the remaining way.
 _KNOWN = 0.1
 #: Two ratios that are alike within this part of what they lack to 1 are those of a power of time.
 _EVEN = 0.01
@@ -217,10 +217,10 @@ class Growth:
         ends.status[rows[ends.status[rows] == Status.FAILED]] = Status.DIVERGED
 
     def _turns_back(self, model: Model, rows: Tensor, end: Tensor, grows: Tensor) -> Tensor:
-        """Mask of rows (m,) that move on a straight line on which the field somewhere turns back.
+        """Mask of rows (m,) on a straight line along which the field points back somewhere.
 
-        Places are looked at from the first that was noted, which a long step may have missed, to
-        those far beyond.
+        Such a row does not grow without end. The field is evaluated on the line from a hundredth of
+        the row's distance, where a long step may have missed the place, to 10¹² times it.
         """
         away = torch.where(grows, end - self.start[rows], 0.0)
         moves = model.field(end)
@@ -253,7 +253,7 @@ def _columns(kept: Tensor) -> tuple[Tensor, ...]:
 
 
 def _record(theta: Tensor, time: Tensor, kept: Tensor) -> tuple[Tensor, ...]:
-    """What is kept of rows (m,) that are here now; how far they are; which notes are due."""
+    """New state of rows (m,), their distances from the start, and masks of the notes due."""
     start, last, sense, turned, following = _columns(kept)
     now, away = (theta - last).sign(), (theta - start).abs().amax(1)
     turned = torch.where(now * sense < 0, time.unsqueeze(1), turned)
@@ -285,8 +285,8 @@ class _Notes:
         return 1 + (self.measure[rows, -1] / self.first[rows]).log10()
 
     def rates(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """What coordinates change by in a tenfold growth, (m, notes − 1, k); and what that is of
-        the change in the one before, (m, notes − 2, k), NaN where the sense differs.
+        """Changes of the coordinates in each tenfold growth, (m, notes − 1, k), and their ratios to
+        the changes in the growth before, (m, notes − 2, k), NaN where the sign differs.
         """
         logs = self.measure[rows].log10()
         rate = self.theta[rows].diff(dim=1) / logs.diff(dim=1).unsqueeze(2)

@@ -56,7 +56,7 @@ def _columns(kept: Tensor) -> tuple[Tensor, ...]:
 
 
 def _record(y: Tensor, speed: Tensor, kept: Tensor) -> tuple[Tensor]:
-    """What is kept of rows (m,) that are at y (m, k) now."""
+    """New state of rows (m,) that are at y (m, k) now."""
     before, sense, turns, slowest, fastest, low, high = _columns(kept)
     now = (speed - before).sign()
     turns = turns + (now * sense < 0)

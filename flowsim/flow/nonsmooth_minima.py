@@ -156,7 +156,7 @@ def held_at_jump(model: Model, theta: Tensor, way: Tensor) -> list[Tensor | None
 
 
 def _attracts(model: Model, theta: Tensor, radius: Tensor) -> Tensor:
-    """Whether what is displaced by a radius (n,) from places (n, k) at jumps stays near, (n,)."""
+    """Mask of places (n, k) at jumps that starts displaced by a radius (n,) stay near, (n,)."""
     around, unit = _directions(theta.shape[1]).to(theta), radius[:, None, None]
     moved = theta[:, None] + unit * around
     for _ in range(_NEARBY):

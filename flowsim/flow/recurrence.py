@@ -40,9 +40,9 @@ _MISSES = 1e-4
 _COPIES, _OUT, _NEARER, _MOST = 10, 41, 1e-6, 2000
 #: A turn that is followed with larger errors is known to come nearer by this much, in logarithms.
 _CLEARLY = 1e-2
-#: Copies are looked at between two of them, at half the way in logarithms and so on, so many times,
-#: where what a turn does is not the same within the first part, until it is within the second part
-#: half of what it is on both sides.
+#: If turns of two neighbouring copies shrink unequally by more than the first part, a copy halfway
+#: between them in logarithms is tried, and so on, so many times, until its turn is the mean of its
+#: neighbours' within the second part.
 _HALVINGS, _SAME, _EVEN = 3, 1e-3, 0.25
 #: A coordinate turns with an outward spiral that has this part of the largest in it.
 _TAKES_PART = 1e-3
@@ -52,9 +52,9 @@ _PIECES, LOOKS = 8, 3
 #: A row goes on for twice so many explicit steps, with errors of this part of its way; it may
 #: approach a cycle where its last returns are this near, in parts of its extent.
 _ON, _LOOSE, _CYCLE = 600, 1e-5, 0.01
-#: What of rows these steps change, and look at.
+#: Fields of rows that these steps change and read.
 _MOVED = ("y", "theta", "field", "jacobian", "time", "way")
-#: A coordinate stays as it is when its extent in the second half is this part of the first's.
+#: A coordinate has settled when its extent in the second half is this part of the first's.
 _ALIKE = 0.8
 #: A line through the extents of all pieces explains this part of how they vary, or it is no trend.
 _TREND = 0.5
@@ -298,7 +298,7 @@ def _columns(kept: Tensor) -> tuple[Tensor, ...]:
 def _record(
     y: Tensor, field: Tensor, jacobian: Tensor, theta: Tensor, time: Tensor, kept: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """What is kept of rows (m,) that are here now, and which of them crossed their surface."""
+    """New state of rows (m,), and the mask of those that crossed their surface."""
     last, _, _, anchor, normal, scale, low, high, least, largest, _ = _columns(kept)
     unit = normal / scale
     before, now = (((x - anchor) * unit).sum(1) for x in (last, y))
@@ -367,7 +367,7 @@ def spirals(
 ) -> tuple[Tensor, Tensor]:
     """Mask of rows at θ (m, k) that spiral into a sink near ``centre``, and the sinks.
 
-    Of rows with one number, ``index`` (m,), the first stands for all.
+    The first row stands for all rows with the same number, ``index`` (m,).
 
     Newton's method finds the sink. Copies of the row, at its displacement from there times 1, 1/2,
     1/4, …, must all be nearer after a turn, and those between. Of rows that spiral ``outward``

@@ -1,9 +1,9 @@
 """Torch functions of a few numbers a row, replayed in numpy: a quarter of the time for few rows.
 
-What a function does is recorded twice, as operations of torch's ATen, automatic differentiation
-included, with different numbers of different rows. Where both recordings are alike but for the
-number of rows, a program of numpy is written that does the same. A function that looks at values,
-draws numbers, or does what has no counterpart here, is called as it is.
+A call of the function is recorded twice, as operations of torch's ATen, automatic differentiation
+included, with other values and another number of rows. If the recordings differ in the number of
+rows alone, a numpy program with the same operations is written. A function that branches on values,
+draws numbers, or uses an operation with no counterpart here, is called in torch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flowsim.flow.batch import AT_ONCE
 
 #: Rows of the two recordings, and numbers a row from which on torch is as quick.
 _FEW, _MORE, _LARGE = AT_ONCE, 2 * AT_ONCE, 256
-#: How far apart rows of the two recordings are, and how alike results must be.
+#: Distance between the rows of the two recordings, and the tolerance of their results.
 _APART, _ALIKE = 1e-3, 1e-6
 #: Axes of at most so many numbers are added up one by one.
 _SHORT = 8
@@ -83,7 +83,7 @@ class Replay:
 
 
 def _sample(given: Sequence[Tensor], rows: int, apart: float) -> list[Tensor]:
-    """So many rows like those given, in parts of their size this far from them."""
+    """``rows`` rows near those given, at the relative distance ``apart``."""
     found = []
     for x in given:
         many = x.detach().repeat(math.ceil(rows / len(x)), *(1,) * (x.ndim - 1))[:rows].clone()
@@ -161,7 +161,7 @@ class _Rows(str):
 
 
 def _alike(a: Any, b: Any) -> Any:
-    """What both recordings have in common; the number of rows becomes a text."""
+    """The common value of both recordings; the number of rows becomes an expression."""
     if isinstance(a, list):
         if not isinstance(b, list) or len(a) != len(b):
             raise _Unlike
@@ -215,7 +215,7 @@ def _name(func: Any) -> str:
 
 
 def _makes(func: Any) -> bool:
-    """Whether what is made depends on shapes alone."""
+    """Return whether the result depends on shapes alone."""
     name = _name(func)
     return name.endswith("_like") or name.startswith("new_")
 
@@ -227,7 +227,7 @@ def _slots(args: Any) -> list[int]:
 
 
 class _Functions:
-    """What numpy writes in more than one word."""
+    """Functions that numpy has no name for."""
 
     @staticmethod
     def sign(x: Any) -> Any:
@@ -595,7 +595,7 @@ def _divided(w: _Writer, x: Any, y: Any, rounding_mode: Any = None) -> str:
     return f"np.true_divide({w.text(x)}, {w.text(y)})"
 
 
-#: Operations whose results look at the same numbers; those that leave them as they are.
+#: Operations whose results are views; those that return their argument; those that fill with ones.
 _VIEWS = {"expand", "view", "unsqueeze", "squeeze", "select", "slice", "transpose", "permute", "t",
           "detach", "alias", "lift_fresh", "diagonal", "unbind", "split",
           "split_with_sizes"}  # fmt: skip

@@ -28,8 +28,8 @@ LOCAL, SADDLE = 113, 114
 #: The row needs level L of its model's table: this plus L.
 NEEDS_TABLE_LEVEL = 1000
 
-#: How near a saddle a trajectory passed: not, so that another label found with smaller errors is in
-#: doubt, or so that its label is in doubt.
+#: Distance at which a trajectory passed a saddle: far; so near that a label which changes with
+#: smaller errors is in doubt; so near that its label is in doubt.
 FAR, IF_CHANGED, NEAR = 0, 1, 2
 #: Answers of displaced starts to a label in doubt: nothing, the same, another end.
 NOT_ASKED, AGREE, DIFFER = 0, 1, 2

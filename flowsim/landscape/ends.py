@@ -326,8 +326,8 @@ class Ends:
     def _one(self, one: Tensor, other: Tensor, minima: bool, single: Tensor) -> Tensor:
         """Mask of pairs of points at rest (m, k) that are one, (m,).
 
-        Beside a ``single`` end, no set of them, that is flat in a direction points rest a little
-        apart, and the straight way between them climbs where the valley bends.
+        Points come to rest a little apart around a ``single`` end (not a set) that is flat in one
+        direction, and the straight line between them climbs where the valley bends.
         """
         found = self._same(one, other, minima)
         rows = (~found & single).nonzero()[:, 0]
@@ -425,7 +425,10 @@ class Ends:
         return level & (gaps <= 0.5 * length)
 
     def _level(self, place: Tensor, one: Tensor, rise: Tensor) -> Tensor:
-        """Whether the loss at places (…, m, k) is that at one (m, k), beside a rise (m,)."""
+        """Return whether the loss at places (…, m, k) equals that at ``one`` (m, k).
+
+        Tolerated are rounding and a small part of ``rise`` (m,), a loss difference met nearby.
+        """
         loss, first = (self.model.loss(x).detach() for x in (place, one))
         places = rounded(place.reshape(-1, one.shape[1]))
         others = torch.stack([self.model.loss(place).detach() for place in places])
@@ -463,7 +466,7 @@ class Ends:
     def _trace(self, number: int, reach: float) -> None:
         """Follow a curve of ends from its first member both ways, and take the places as members.
 
-        As far as it is closed, or so many times ``reach`` away.
+        It ends where the curve closes, or so many times ``reach`` away.
         """
         first = self._members[number][:1]
         here, tangents = first.repeat(2, 1), self._tangents(first, 1).repeat(2, 1, 1)

@@ -79,10 +79,11 @@ def origin_of(start: Tensor, basis: Tensor) -> Tensor:
 
 
 def descent(network: Network, bases: Tensor, starts: Tensor, count: int) -> Tensor:
-    """Points of two spans, (2, 2 count, P), along descents in the first one from its start.
+    """Points at which the two spans are tested, (2, 2 count, P): places of one descent of the loss.
 
-    The first descends as the flow does, by gradients; the second goes on from there by the method
-    of Broyden, Fletcher, Goldfarb and Shanno, which comes to the end also where rates differ much.
+    The descent is computed in the first span and its places are taken over to the second. It goes
+    by gradients, as the flow does, and then on by BFGS, which reaches the end also where rates
+    differ much.
     """
     basis, origins = bases[0], origin_of(starts, bases)
 

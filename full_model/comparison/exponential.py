@@ -112,8 +112,8 @@ class _Space:
         """The vector of these entries, (M, K)."""
         return (inside.unsqueeze(1) @ self.basis).squeeze(1)
 
-    def rest(self, inside: Tensor, off_space: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """D = F(u) − F(z) − J (u − z) as a pair, at u = z + the given pair."""
+    def remainder(self, inside: Tensor, off_space: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The remainder D = F(u) − F(z) − J (u − z), a pair, at u = z + the given pair."""
         step = self.out(inside) if off_space is None else self.out(inside) + off_space
         linear = self.out(self.values * inside)
         linear = linear + (self.beyond * (self.last * inside).sum(1)).unsqueeze(1) * self.next
@@ -131,9 +131,9 @@ def _step(field: Field, root: Tensor, z: Tensor, f: Tensor, h: Tensor) -> tuple[
     space, wide = _Space(flow, z, f), h.unsqueeze(1)
     half = _phi(wide / 2 * space.values)[0]
     one, two, three, four = _phi(wide * space.values)
-    d2, off2 = space.rest(wide / 2 * half * space.start)
+    d2, off2 = space.remainder(wide / 2 * half * space.start)
     straight = wide * one * space.start
-    d3, off3 = space.rest(straight + wide * one * d2, wide * off2)
+    d3, off3 = space.remainder(straight + wide * one * d2, wide * off2)
     taken = straight + wide * (three * (16 * d2 - 2 * d3) + four * (12 * d3 - 48 * d2))
     off_space = wide * (2 / 3 * off2 + off3 / 6)
     error = wide * four * (12 * d3 - 48 * d2)

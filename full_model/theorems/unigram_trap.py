@@ -41,7 +41,7 @@ class UnigramTrap:
         smooth: no ReLU's input vanishes at e = 0, so that S is the second variation there (...).
         at_rest: the other weights hardly move while (e, b) fall to the set (...). S then changes by
             less than a quarter of its smallest eigenvalue, in the spectral norm, to second order.
-            Where S is not positive definite, only points of the set are at rest.
+            If S is not positive definite, only points of the set are at rest.
 
     >>> import flowsim, full_model, torch
     >>> arch, chain = full_model.Architecture(d=2, length=3), flowsim.BinaryChain(0.5, 0.8)
