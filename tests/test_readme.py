@@ -13,6 +13,7 @@ README = (ROOT / "README.md").read_text()
 SCANS = (ROOT / "docs/reference/scans.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_lines_of_python_run(tmp_path, monkeypatch, capsys):
     code, own = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     assert len([line for line in code.splitlines() if line]) == 6

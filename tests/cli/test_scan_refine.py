@@ -1,6 +1,5 @@
 """``flowsim scan --refine K``: the boundary in the record of a scan, and in its figure."""
 
-import json
 import tracemalloc
 from contextlib import nullcontext
 
@@ -8,52 +7,15 @@ import numpy as np
 import pytest
 import torch
 from command import interrupted
-from matplotlib.image import imread
 
 from flowsim import BinaryChain, Grid, InputError, Label, ModelSpec, read_record, refine_boundary
-from flowsim.boundary import add_boundary, refined_labels
+from flowsim.boundary import add_boundary
 from flowsim.boundary.in_record import refine_scan
 from flowsim.models import CanonicalModel, reaches_global_minimum
 from flowsim.scan import Scan, cell_centres, write_scan
 
 CHAIN = ["--p", "0.5", "--q", "0.8"]
 SCAN = ["scan", "--out", "scan.nc"]
-
-
-@pytest.mark.slow
-@pytest.mark.turns
-def test_the_record_of_a_scan_holds_the_refined_boundary(flowsim, tmp_path):
-    words = [*SCAN, *CHAIN, "--grid", "11x12", "--refine", "3"]
-    code, out, err = flowsim(*words, "--json")
-    assert (code, err) == (0, "")
-    summary = json.loads(out)
-    assert summary["points"] == 132
-    assert summary["refine_full"] == 81 * 89
-    assert summary["refine_evaluated"] < 0.25 * summary["refine_full"]
-    assert summary["refine_distance"] <= 1e-3
-    assert summary["refine_missed"] <= 1
-    assert summary["refine_disagree"] == 0
-    record = read_record(tmp_path / "scan.nc", "scan")
-    axes = {name: record[name].to_numpy() for name in "ew"}
-    alone = refine_boundary(CanonicalModel(BinaryChain(0.5, 0.8)), axes, levels=3)
-    assert np.array_equal(refined_labels(record), refined_labels(alone))
-    assert record["boundary_e"].equals(alone["boundary_e"])
-
-    before = (tmp_path / "scan.nc").read_bytes()
-    assert flowsim(*words, "--resume", "--quiet") == (0, "", "")
-    assert (tmp_path / "scan.nc").read_bytes() == before
-    assert flowsim(*words, "--overwrite", "--quiet") == (0, "", "")
-    assert (tmp_path / "scan.nc").read_bytes() == before
-    code, _, err = flowsim(*SCAN, *CHAIN, "--grid", "11x12", "--refine", "2", "--resume")
-    assert code == 2
-    assert "other settings" in err
-
-    code, out, err = flowsim("portrait", "--from", "scan.nc", "--out", "scan.png")
-    assert (code, err) == (0, "")
-    assert "refine_levels" in out
-    picture = imread(tmp_path / "scan.png")[..., :3]
-    yellow = np.array([1.0, 0xD4 / 255, 0.0])
-    assert (np.abs(picture - yellow).max(axis=-1) < 0.02).sum() > 200
 
 
 def test_a_scan_that_stopped_before_its_boundary_is_completed(flowsim, tmp_path, monkeypatch):

@@ -231,19 +231,6 @@ def test_every_model_is_trained_from_where_its_orbit_begins(trainer, name, optio
         assert run.outcome == lost and run.ended == "decided"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("trainer", ["adamw"])
-@pytest.mark.parametrize("name", ["states", "untied"])
-def test_sampled_training_of_other_models(trainer, name):
-    view = View().with_model(name, **({"states": 3} if name == "states" else {})).on_chain(0.9, 0.8)
-    start = Start(0.2, GOOD.x)  # where the loss has far to fall
-    run = Run(start, FullSettings(trainer, length=3, noise=0.01, steps=60), Label.GLOBAL_MINIMUM)
-    for _ in training(view, run, lambda: False):
-        pass
-    assert run.curve[-1].step == 60 and run.curve[-1].loss < 0.98 * run.curve[0].loss
-    assert run.curve[0].e == pytest.approx(start.y, abs=0.05)
-
-
 @pytest.fixture
 def explored():
     view = View().with_start(*GOOD).with_start(*BAD)

@@ -79,6 +79,8 @@ class FlatSaddle(Model):
         return x**2 / 2 + (y**3 if self.cubic else y**4 / 4 - y**2 / 2)
 
 
+@pytest.mark.slow
+@pytest.mark.turns
 def test_what_rounding_hides_beside_a_flat_saddle_is_unresolved():
     """Several that stay tiny and move where they are larger; not what moves nowhere."""
     tiny = torch.tensor([[1.0, 0.0, 1e-20], [1.0, 1e-20, 1e-20]], dtype=torch.float64)
@@ -86,6 +88,7 @@ def test_what_rounding_hides_beside_a_flat_saddle_is_unresolved():
     assert (flowsim.find_limits(FlatSaddle(True), tiny).label == Label.SADDLE).all()
     leaves = tiny[1:] * torch.tensor([1.0, -1.0, 1.0])
     assert flowsim.find_limits(FlatSaddle(True), leaves).label == Label.INFINITY
+
     memory = flowsim.model("memory", 0.2)
     start = torch.tensor([[1.0, 2.0, 1.0, -1.0]], dtype=torch.float64)
     assert flowsim.find_limits(memory, 1e-9 * start).label == Label.LOCAL_MINIMUM

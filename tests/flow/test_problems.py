@@ -34,7 +34,7 @@ def each_problem(first, others=0):
     many = [
         pytest.param(case, 1 % len(case.chains), others, id=f"{case.name}-many",
                      marks=pytest.mark.slow)
-        for case in CASES if others
+        for case in CASES if others and case.name != "rank_one_4_attention_untied"  # of 16 s
     ]  # fmt: skip
     return pytest.mark.parametrize(("case", "chain", "count"), few + many)
 

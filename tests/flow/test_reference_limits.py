@@ -18,7 +18,6 @@ from flowsim import (
 )
 from flowsim.models import (
     CanonicalModel,
-    LinearAttentionModel,
     RankOneModel,
     StatesAttentionModel,
     UniformAttentionModel,
@@ -44,14 +43,6 @@ def test_the_canonical_basins_and_limits(p, q, generator):
     assert (energy(found.theta) - energy(start))[inside].abs().max() < 1e-4
     assert found.theta[~inside, 0].abs().max() < 1e-5
     assert (found.evaluations > 100).all()
-
-
-@pytest.mark.parametrize(("p", "q"), CHAINS)
-def test_the_basins_with_linear_attention(p, q, generator):
-    model = LinearAttentionModel(BinaryChain(p, q))
-    start = 4 * torch.rand(16, 3, dtype=torch.float64, generator=generator) - 2
-    inside = model.basin(start)
-    assert torch.equal(reference_labels(model, start) == Label.GLOBAL_MINIMUM, inside)
 
 
 def test_starts_whose_gradient_squares_to_zero_are_not_at_rest():

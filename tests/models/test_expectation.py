@@ -9,7 +9,7 @@ from scipy.special import expit
 from flowsim import BinaryChain
 from flowsim.errors import InputError
 from flowsim.models.past_law import Atoms, joint_law, running_mean_law
-from flowsim.models.uniform.quadrature import GaussTree, lanczos
+from flowsim.models.uniform.quadrature import GaussTree
 
 CHAINS = [BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3), BinaryChain(0.97, 0.04)]
 
@@ -51,16 +51,6 @@ def test_equal_running_means_are_one_atom(length):
 def test_a_law_too_large_for_the_memory_is_refused_with_its_size():
     with pytest.raises(InputError, match=r"N = 10000000 needs about 5\.22e\+06 GiB"):
         running_mean_law(CHAINS[0], 10**7)
-
-
-def test_gauss_rule_of_uniform_points_is_legendres_in_the_limit():
-    m, weight = np.linspace(-1, 1, 20001)[None], np.full((1, 20001), 1 / 20001)
-    alpha, beta, centre, scale, total = lanczos(m, weight, 5)
-    matrix = np.diag(alpha[0]) + np.diag(beta[0], 1) + np.diag(beta[0], -1)
-    value, vector = np.linalg.eigh(matrix)
-    nodes, weights = np.polynomial.legendre.leggauss(5)
-    np.testing.assert_allclose(centre + scale * value, nodes, atol=1e-4)
-    np.testing.assert_allclose(2 * total * vector[0] ** 2, weights, atol=1e-4)
 
 
 @pytest.mark.parametrize("chain", CHAINS)

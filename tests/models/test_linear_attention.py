@@ -11,13 +11,8 @@ from flowsim import (
     Label,
     find_limits,
 )
-from flowsim.interface import conserved_values
 from flowsim.models import LinearAttentionModel
 from flowsim.models.canonical.basins import SADDLE_W
-
-
-def cube(n, generator, half_width=3.0):
-    return half_width * (2 * torch.rand(n, 3, dtype=torch.float64, generator=generator) - 1)
 
 
 def naive_loss(chain, theta, positions=3):
@@ -52,16 +47,6 @@ def test_loss_is_that_of_the_enumerated_sequences(p, q, a):
     assert optimal.loss(theta[:3]).item() == pytest.approx(
         naive_loss(chain, best).item(), rel=1e-12
     )
-
-
-def test_conserved_quantities_are_level_along_the_gradient(generator):
-    model = LinearAttentionModel(BinaryChain(0.5, 0.8))
-    theta = cube(200, generator).requires_grad_()
-    for i in range(2):
-        (slope,) = torch.autograd.grad(conserved_values(model, theta)[:, i].sum(), theta)
-        flow = model.gradient(theta.detach())
-        cosine = (slope * flow).sum(1) / (slope.norm(dim=1) * flow.norm(dim=1))
-        assert cosine.abs().max() < 1e-9
 
 
 def test_the_line_where_both_factors_vanish_is_a_saddle():

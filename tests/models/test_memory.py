@@ -11,7 +11,7 @@ from flowsim.chains.hidden import process
 from flowsim.errors import InputError
 from flowsim.models.memory.model import MemoryModel
 from flowsim.models.memory.recursion import loss_at_length
-from full_model import Architecture, PopulationLoss, Recipe, RunSettings, lift_states, train
+from full_model import Architecture, PopulationLoss, lift_states
 from full_model.model.hidden_source import HiddenSource
 
 #: p, ε, S, N, m, decay.
@@ -86,19 +86,6 @@ def test_the_whole_layers_gradient_is_tangent(case, theta):
     assert (tangent.mT @ slope - reduced).abs().max() < 1e-13
     off = slope - tangent @ (reduced / torch.tensor(found.metric))
     assert off.norm() <= 1e-12 * slope.norm()
-
-
-def test_descent_of_all_weights_is_descent_of_four_numbers():
-    found = MemoryModel(0.9, 0.2, 2, 5, 2)
-    arch = Architecture(2, 5, hidden=4, states=2, output="states", attention="ssm")
-    theta = torch.tensor([[0.6, -1.1, 0.4, 0.2], [0.7, 0.3, -0.5, -0.4]], dtype=torch.float64)
-    settings = RunSettings(arch, Recipe("gd", steps=40, learning_rate=0.3), seeds=(0, 1),
-                           data=found.process, init="given")  # fmt: skip
-    _, weights = train(settings, initial=lift_states(theta, arch))
-    for _ in range(40):
-        theta = theta - 0.3 * found.gradient(theta) / torch.tensor(found.metric)
-    for name, wanted in lift_states(theta, arch).items():
-        assert (weights[name] - wanted).abs().max() < 1e-12, name
 
 
 def test_flips_and_mess3_are_its_sources():

@@ -49,22 +49,6 @@ def test_second_set_by_root_search_in_40_digits(p, q, e, w):
     assert relative_error(model.gradient(theta)[1].item(), grad_w) < 1e-11
 
 
-@pytest.mark.parametrize(("p", "q"), CHAINS)
-def test_dynamic_bias_meets_the_optimal_one(p, q, generator):
-    chain = BinaryChain(p, q)
-    optimal, dynamic = CanonicalModel(chain), CanonicalModel(chain, bias="dynamic")
-    assert dynamic.coordinates == ("e", "w", "b")
-    theta = uniform_starts(200, generator)
-    bias = optimal.optimal_bias(theta).unsqueeze(-1)
-    full = torch.cat([theta, bias], dim=1)
-    torch.testing.assert_close(dynamic.loss(full), optimal.loss(theta), rtol=1e-13, atol=0)
-    gradient = dynamic.gradient(full)
-    assert gradient[:, 2].abs().max() < 1e-13
-    torch.testing.assert_close(gradient[:, :2], optimal.gradient(theta), rtol=1e-9, atol=1e-12)
-    assert (dynamic.loss(full + row_of(0, 0, 0.1)) > optimal.loss(theta) * (1 - 1e-14)).all()
-    assert (dynamic.loss(full + row_of(0, 0, 3.0)) > optimal.loss(theta)).double().mean() > 0.9
-
-
 def test_any_batch_shape_and_nothing_overflows(generator):
     model = CanonicalModel(BinaryChain(0.5, 0.8))
     theta = uniform_starts(24, generator, half_width=100.0).reshape(2, 3, 4, 2)

@@ -50,17 +50,3 @@ def test_orbits_start_inside_the_window(centre, width):
     starts = np.stack([record.orbit_x[0], record.orbit_y[0]], axis=-1)
     assert len(np.unique(starts, axis=0)) == 20
     assert (np.abs(starts - centre) < width).all()
-
-
-@pytest.mark.slow
-@pytest.mark.turns
-def test_times_of_a_model_of_ones_own_are_drawn():
-    axis = flowsim.scan.cell_centres(-2, 2, 6)
-    grid = flowsim.scan(WELL, {"x": axis, "y": axis}, fraction=1e-3)
-    figure = flowsim.draw(grid, show="hitting_time")
-    assert len(figure.axes) == 2 and not figure.legends  # every start learns
-    cloud = flowsim.scan(WELL, flowsim.Cloud(("x", "y"), 30, 1.0), fraction=1e-3)
-    figure = flowsim.draw(cloud, show="hitting_time")
-    assert len(figure.axes) == 2
-    (mesh,) = (c for c in figure.axes[0].collections if c.get_array() is not None)
-    assert len(mesh.get_array()) == 30

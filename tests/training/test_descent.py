@@ -103,20 +103,6 @@ def test_the_ellipse_of_two_factors_is_invariant():
     assert (found.largest <= start.abs().max() * 1.01).all() and (found.rule == Rule.STEPS).all()
 
 
-def test_inside_the_ellipse_nothing_diverges_and_far_outside_much_does():
-    rate = 1.0
-    radius = torch.rand(40, 1, generator=torch.Generator().manual_seed(3), dtype=F64).sqrt()
-    start = on_the_ellipse(rate) * radius.clamp(max=0.99)
-    found = descend(Factors(), start, "gd", learning_rate=rate, steps=1000)
-    assert not labels(found) & {"DIVERGED", "UNRESOLVED"}
-    assert (ellipse(found.theta, rate) < 1).all()
-    far = descend(Factors(), 3 * on_the_ellipse(rate), "gd", learning_rate=rate, steps=2000)
-    away = far.label == Label.DIVERGED
-    assert away.double().mean() > 0.9
-    assert (far.status[away] == Status.DIVERGED).all() and far.theta[away].isfinite().all()
-    assert (far.largest[away] > 1e9).all()
-
-
 def test_a_long_period_is_the_least_after_which_plain_steps_come_back():
     found = descend(Factors(), [[0.7, 0.9], [-0.4, 0.2]], "gd", learning_rate=1.7, steps=2000)
     assert labels(found) == {"PERIODIC"} and found.period.tolist() == [6, 6]

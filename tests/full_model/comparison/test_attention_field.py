@@ -8,12 +8,10 @@ from full_model import (
     Architecture,
     MarkovSource,
     PopulationLoss,
-    all_sequences,
     forward,
     initial_weights,
 )
 from full_model.comparison.fields import AttentionFreeField, EnumeratedField
-from full_model.comparison.steps import step_until
 
 F64 = torch.float64
 CHAIN = BinaryChain(0.5, 0.8)
@@ -78,37 +76,3 @@ def test_stiffness_bounds_the_trace_by_automatic_differentiation(tied, scale):
     assert expected * (1 - 1e-12) < found
     if scale < 1:
         assert found == pytest.approx(expected, rel=max(scale, 1e-12))
-
-
-def opened(field, state):
-    """Which hidden units are open, at every position of every sequence."""
-    arch, weights, seen = field.arch, field.weights(state), {}
-    forward(arch, weights, all_sequences(arch.length), seen)
-    return (seen["0.y"].flatten(1, 2) @ weights["0.up"].mT > 0).flatten(1)
-
-
-@pytest.mark.parametrize(
-    ("d", "length", "std"),
-    [(2, 3, 0.7)],
-)
-def test_descent_climbs_nowhere_but_on_kinks(d, length, std):
-    """Steps of 0.8 over the stiffness, from random starts with all their attention."""
-    field, count = EnumeratedField(Architecture(d, length), CHAIN), 40
-    weights = initial_weights(field.arch, "gaussian", range(count), std=std, noise=std)
-    state, smooth = field.state(weights), 0
-    time, steps = torch.zeros(count, dtype=F64), torch.zeros(count, dtype=torch.int64)
-    everything = torch.ones(count, dtype=torch.bool)
-    loss, units = field.loss(state), opened(field, state)
-    first = loss
-    for most in range(1, 100):
-        stiffness = field(state)[1]
-        assert (stiffness > 0).all() and stiffness.isfinite().all()
-        step_until(field, state, time, steps, 1e9, everything, most=most)
-        before, last = loss, units
-        loss, units = field.loss(state), opened(field, state)
-        same = (units == last).all(1)
-        assert (loss <= before + 1e-14)[same].all()
-        assert (loss <= before + 0.01).all()
-        smooth += int(same.sum())
-    assert (steps == 99).all() and smooth > 500
-    assert (loss < first).all()

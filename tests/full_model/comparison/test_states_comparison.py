@@ -5,7 +5,7 @@ import pytest
 import torch
 from command import assert_refused, run
 
-from flowsim import MarkovChain, model, read_record
+from flowsim import MarkovChain
 from flowsim.labels import Label
 from full_model import (
     Architecture,
@@ -16,11 +16,8 @@ from full_model import (
     grid_points,
     initial_weights,
 )
-from full_model.comparison.choices import predicting_model
 from full_model.comparison.fields import AttentionFreeField, EnumeratedField
-from full_model.comparison.outcome import EndReason, hessian_block, mean_free_basis
-from full_model.comparison.side_by_side import SideBySide
-from full_model.comparison.steps import step_until
+from full_model.comparison.outcome import hessian_block, mean_free_basis
 from full_model.model.transformer import forward
 
 F64 = torch.float64
@@ -125,40 +122,6 @@ def test_below_the_threshold_the_trap_is_a_saddle():
     found = record.outcome.values.tolist()
     assert found[0] == Label.GLOBAL_MINIMUM and Label.LOCAL_MINIMUM not in found
     assert Label.SADDLE in found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", [(3, 0.8, 2, 0.1)], ids=str)
-def test_decided_outcomes_stand_when_the_run_goes_on(case):
-    states, p, length, noise = case
-    settings = Comparison(p, None, "states", d=states + 1, length=length, noise=noise,
-                          states=states)  # fmt: skip
-    points = grid_points(4, 2, (-1.4, 0.6), (0.2, 1.6))
-    work = SideBySide(settings, points, predicting_model(settings, 2))
-    work.run()
-    full, chain = work.full, settings.chain
-    decided = full.end_reasons() == EndReason.DECIDED
-    assert int(decided.sum()) >= 7 and full.steps[decided].max() < 5000
-    until = float(full.time[decided].max()) + 60.0
-    step_until(full.field, full.state, full.time, full.steps, until, decided)
-    loss = full.field.loss(full.state)
-    learned = full.outcome == Label.GLOBAL_MINIMUM
-    expected = torch.where(learned, chain.entropy_rate, chain.stationary_entropy)
-    off = (loss - expected).abs()[decided]
-    assert off.max() < 1e-2 * chain.mutual_information
-    assert {1, 2} <= set(full.outcome.tolist())
-
-
-@pytest.mark.slow
-@pytest.mark.turns
-def test_the_command_line(tmp_path):
-    done = run(*SMALL, "--hidden-per-state", "2", "--steps", "300", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "plane of S states" in done.stdout
-    record = read_record(tmp_path / "compare_states_gd_S3_m2_p0.8.nc", "comparison")
-    assert record.attrs["states"] == 3 and "q" not in record.attrs
-    again = model("states", states=3, p=0.8, hidden_per_state=2)
-    assert set(record.predicted.values) <= {1, 2} and again.hidden_per_state == 2
 
 
 def test_the_command_line_refuses(tmp_path):

@@ -5,7 +5,7 @@ import torch
 
 from flowsim import InputError, MarkovChain
 from flowsim.chains import DirichletPrior, DoublyStochasticPrior, OrderChain, SymmetricChain
-from full_model import Architecture, PopulationLoss, PriorSource, all_sequences, initial_weights
+from full_model import PriorSource, all_sequences
 from full_model.model.sources import sequence_law
 from full_model.training.settings import source_of
 
@@ -53,19 +53,6 @@ def test_kernels_without_bayes_are_scored_by_their_own():
         assert (rows == rows[0]).all()
     with pytest.raises(InputError, match="two states only"):
         source.next_laws(tokens)
-
-
-def test_the_exact_loss_of_a_prior_is_that_of_its_samples():
-    """Every sequence of 5 symbols, against 20 000 drawn ones and their real targets."""
-    from full_model import cross_entropy, forward
-
-    prior, n = DirichletPrior(2), 5
-    arch = Architecture(4, n, layers=2, hidden=0, output="states", positions="relative")
-    weights = initial_weights(arch, "gaussian", [3], std=0.7)
-    exact = PopulationLoss(arch, PriorSource(prior))(weights)
-    inputs, targets = PriorSource(prior).sample(20_000, n, torch.Generator().manual_seed(2))
-    values = cross_entropy(arch, forward(arch, weights, inputs[0]), targets[0]).mean(-1)
-    assert abs(float(values.mean() - exact)) < 5 * float(values.std()) / 20_000**0.5
 
 
 def test_sources_refuse():

@@ -4,11 +4,9 @@ import math
 
 import pytest
 import torch
-from rank_one_logits import rank_one_logits
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.models.rank_one.point import RankOnePoint
 from full_model import (
     Architecture,
     MarkovSource,
@@ -18,7 +16,6 @@ from full_model import (
     cross_entropy,
     forward,
     initial_weights,
-    lift_rank_one,
     papers_recipe,
     project,
 )
@@ -88,39 +85,6 @@ def test_adamw_is_torchs_with_the_one_cycle_schedule():
             schedule.step()
     for k, w in peer.items():
         assert (trainer.weights[k][0] - w).abs().max() < 1e-12
-
-
-@pytest.mark.parametrize("tied", [True, False])
-def test_gradient_descent_stays_rank_one(tied):
-    """On the rank-one family full descent is descent of its coordinates in the induced metric."""
-    arch = Architecture(4, 5, tied=tied)
-    draw = torch.randn(4, 12, dtype=F64, generator=torch.Generator().manual_seed(3)) * 0.7
-    eps, c = draw[:, 0], draw[:, 0] if tied else draw[:, 1]
-    point = RankOnePoint(eps, draw[:, 2:7], *(draw[:, i] for i in range(7, 12)), c)
-    source = MarkovSource.of(CHAIN)
-    trainer = Trainer(
-        arch, lift_rank_one(point, arch), source, Recipe("gd", steps=60, learning_rate=0.05)
-    )
-    loss = PopulationLoss(arch, source)
-    names = ["eps", "rho", "w1", "w2", "o", "v", "b"] + ([] if tied else ["c"])
-    metric = {"w1": 4.0, "w2": 4.0}
-    free = {k: getattr(point, k).clone() for k in names}
-    for _ in range(60):
-        free = {k: x.detach().requires_grad_() for k, x in free.items()}
-        here = RankOnePoint(**{"c": free["eps"], **free})
-        values = cross_entropy(arch, rank_one_logits(here, loss.tokens), loss.targets)
-        total = (values.mean(-1) * loss.probability).sum()
-        gradient = torch.autograd.grad(total, list(free.values()))
-        free = {
-            k: x - 0.05 / metric.get(k, 1.0) * g
-            for (k, x), g in zip(free.items(), gradient, strict=True)
-        }
-    trainer.advance(60)
-    found = project(arch, trainer.weights, alpha=torch.full((4,), 0.5, dtype=F64))
-    assert found.distance.max() < 1e-12
-    for k in ("eps", "rho", "w1", "w2", "b"):
-        assert (getattr(found.point, k) - free[k]).abs().max() < 1e-12
-    assert (found.point.o * found.point.v - free["o"] * free["v"]).abs().max() < 1e-12
 
 
 def test_flow_descends_the_loss_at_the_rate_of_the_gradient():
