@@ -309,10 +309,8 @@ class Ends:
         single = torch.tensor([end.dimension == 0 for end in self.found])
         of = torch.cat([torch.full((len(x),), i) for i, x in zip(numbers, members, strict=True)])
         places, codes = torch.cat(members), torch.zeros(len(theta), dtype=torch.long)
-        size = torch.cat([places, theta]).std(0, correction=0)  # no coordinate has a unit
-        unit = torch.where(size > 0, size, 1.0)
         for part in torch.arange(len(theta)).split(_AT_ONCE):
-            away = torch.cdist(theta[part] / unit, places / unit)
+            away = _apart(theta[part], places)
             near = away.topk(min(_NEAREST, len(places)), largest=False).indices
             for column in near.T:
                 left = (codes[part] == 0).nonzero()[:, 0]
@@ -370,6 +368,8 @@ class Ends:
         rounding = _UNITS * (steep @ size).squeeze(2)
         quiet = (speed[2 * m :] <= _BARRIER * ends + rounding).all(1)
         if minima and type(self._flow).field is Model.field:
+            way_off = (steep @ (other - one).abs().repeat(len(_PARTS), 1).unsqueeze(2)).squeeze(2)
+            quiet |= ends.sum(1) > way_off.sum(1) + rounding.sum(1)  # only at kinks
             loss = self.model.loss(points).detach()
             floor = torch.maximum(loss[:m], loss[m : 2 * m]).repeat(len(_PARTS))
             slope = (ends * (other - one).abs().repeat(len(_PARTS), 1)).sum(1)
@@ -392,14 +392,15 @@ class Ends:
             if not len(left):
                 break
             members, new = self._members[number], left[:0]
-            away = torch.cdist(theta[left], members)
+            away = _apart(theta[left], members)
             for column in away.topk(min(_TRIED_MEMBERS, len(members)), largest=False).indices.T:
                 new = left[self._no_gap(theta[left], members[column], dimension)]
                 if len(new):
                     break
             if walks and not len(new):
-                if dimension == 1 and self._traced[number] < float(away[:, 0].max()):
-                    self._trace(number, float(away[:, 0].max()))
+                reach = float(torch.cdist(theta[left], members[:1]).max())
+                if dimension == 1 and self._traced[number] < reach:
+                    self._trace(number, reach)
                     continue
                 if dimension > 1:
                     new = left[self._leads(theta[left], members[away.argmin(1)], dimension)]
@@ -472,7 +473,7 @@ class Ends:
         here, tangents = first.repeat(2, 1), self._tangents(first, 1).repeat(2, 1, 1)
         direction = tangents[:, 0] * first.new_tensor([[1.0], [-1.0]])
         length = self._straight(first[0], direction).clamp_max(reach)
-        shortest, going, places = length / 2**10, torch.arange(2), [self._members[number]]
+        shortest, going, places = length / 2**40, torch.arange(2), [self._members[number]]
         self._traced[number] = reach
         for _ in range(_MEMBERS):
             ahead = length[going].unsqueeze(1) * direction[going]
@@ -485,8 +486,10 @@ class Ends:
             direction[rows] = there[:, 0] * (there[:, 0] * way).sum(1, keepdim=True).sign()
             places.append(new)
             if bool(closed.any()):
-                self._traced[number] = math.inf
-                break
+                last = new[closed]  # on a thin loop it may be on the other side
+                if bool(self._no_gap(last, first.expand_as(last), 1).any()):
+                    self._traced[number] = math.inf
+                    break
             far = torch.zeros(2, dtype=torch.bool)
             far[rows] = away > _FAR * reach
             going = going[~far[going] & (length[going] > shortest[going])]
@@ -655,6 +658,13 @@ class Ends:
             self.found.append(replace(end, name=name, rounding=_EQUAL * scale))
         self._rounding = _EQUAL * unit
         return torch.tensor([0, *(1 + order.index(i) for i in place)])
+
+
+def _apart(one: Tensor, other: Tensor) -> Tensor:
+    """Distances of points (m, k) and (n, k), each coordinate in units of its spread, (m, n)."""
+    size = torch.cat([one, other]).std(0, correction=0)
+    unit = torch.where(size > 0, size, 1.0)
+    return torch.cdist(one / unit, other / unit)
 
 
 def _named(kind: str, number: int) -> str:

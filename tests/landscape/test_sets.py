@@ -121,6 +121,21 @@ def test_curves_are_followed_past_others_beside_them(name):
     assert len(pairs) == len(set(numbers))
 
 
+@pytest.mark.slow
+def test_an_ellipse_a_thousand_times_as_long_as_wide_is_one_curve():
+    turn = torch.from_numpy(np.random.default_rng(1).uniform(0, 2 * np.pi, 12))
+    places = torch.stack([1000 * turn.cos(), turn.sin()], dim=1)
+    found, codes = found_from(lambda x, y: ((x / 1000) ** 2 + y**2 - 1) ** 2, places)
+    assert [end.dimension for end in found] == [1] and (codes == 1).all()
+
+
+def test_places_about_a_corner_of_the_loss_are_one_minimum():
+    """Next to one another, with places between from which another coordinate leads down."""
+    places = [[1 + 3e-10, -1 - 1.2e-9], [1 - 3.6e-9, -1 + 5.1e-9], [1 + 2e-9, -1 + 3e-8]]
+    found, codes = found_from(lambda x, y: torch.maximum((x - 1).abs(), (y + 1).abs()), places)
+    assert [end.dimension for end in found] == [0] and (codes == 1).all()
+
+
 @pytest.mark.parametrize("tilt, count", [(0.02, 2), (0.2, 1)])
 def test_a_minimum_that_is_flat_along_a_curved_valley_is_one(tilt, count):
     """Along ab = 1 the loss grows as the fourth power, and points rest 1e-7 apart."""
