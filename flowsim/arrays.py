@@ -18,27 +18,27 @@ Numbers = Tensor | np.ndarray | Sequence[Any] | float
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def to_tensor(values: Any, name: str = "values") -> Tensor:
+def to_tensor(values: Any, argument: str = "values") -> Tensor:
     """Real numbers of any shape as a float64 tensor; a tensor stays on its device.
 
     Args:
         values: a tensor, an array (also of xarray), a number, or nested lists of numbers or of
             tensors.
-        name: what to call them in messages.
+        argument: what to call them in messages.
 
     Raises:
         InputError: they are not real numbers, or rows differ in length.
     """
     if isinstance(values, Tensor):
         if values.is_complex():
-            raise InputError(f"{name} must be real numbers, not {values.dtype}")
+            raise InputError(f"{argument} must be real numbers, not {values.dtype}")
         return values.to(torch.float64)
     try:
         array = np.asarray(values)
     except (TypeError, ValueError):
-        raise InputError(f"{name} must be numbers, in rows of one length") from None
+        raise InputError(f"{argument} must be numbers, in rows of one length") from None
     if array.dtype.kind not in "biuf":
-        raise InputError(f"{name} must be real numbers, not {array.dtype}")
+        raise InputError(f"{argument} must be real numbers, not {array.dtype}")
     return torch.from_numpy(np.array(array, dtype=np.float64))  # a copy, which may be written to
 
 

@@ -63,17 +63,17 @@ _KINDS: dict[str, tuple[tuple[type, ...] | str, str]] = {
 }
 
 
-def at_the_door(module: str, name: str) -> Any:
+def at_the_door(module: str, attribute: str) -> Any:
     """A public object of a module whose calls refuse wrong arguments in one sentence."""
     home = import_module(module)
-    offered = getattr(home, name)
+    offered = getattr(home, attribute)
     if isinstance(offered, FunctionType) and not hasattr(offered, "answers"):
-        offered = _answering(offered, name)
-        setattr(home, name, offered)
+        offered = _answering(offered, attribute)
+        setattr(home, attribute, offered)
     elif isinstance(offered, type) and not issubclass(offered, Enum):
         start = vars(offered).get("__init__")
         if isinstance(start, FunctionType) and not hasattr(start, "answers"):
-            type.__setattr__(offered, "__init__", _answering(start, name))
+            type.__setattr__(offered, "__init__", _answering(start, attribute))
     return offered
 
 
@@ -95,7 +95,7 @@ def lazy_names(
     return get, lambda: sorted(homes), sorted(homes)
 
 
-def _answering(function: FunctionType, name: str) -> Any:
+def _answering(function: FunctionType, public_name: str) -> Any:
     @wraps(function)
     def called(*args: Any, **keywords: Any) -> Any:
         try:
@@ -103,7 +103,7 @@ def _answering(function: FunctionType, name: str) -> Any:
         except InputError:
             raise
         except (TypeError, AttributeError, ValueError, LookupError, RuntimeError):
-            wrong = _what_is_wrong(inspect.signature(function), name, args, keywords)
+            wrong = _what_is_wrong(inspect.signature(function), public_name, args, keywords)
             if wrong is None:
                 raise
             raise InputError(wrong) from None
@@ -113,21 +113,21 @@ def _answering(function: FunctionType, name: str) -> Any:
 
 
 def _what_is_wrong(
-    signature: inspect.Signature, name: str, args: tuple[Any, ...], keywords: dict[str, Any]
+    signature: inspect.Signature, public_name: str, args: tuple[Any, ...], keywords: dict[str, Any]
 ) -> str | None:
     """A sentence on the first argument that is missing, unknown, or of another kind."""
     try:
         given = signature.bind(*args, **keywords).arguments
     except TypeError as error:
         names = ", ".join(key for key in signature.parameters if key != "self")
-        return f"{name}({names}): {error}"
+        return f"{public_name}({names}): {error}"
     for key, value in given.items():
         kinds, expected = _allowed(str(signature.parameters[key].annotation))
         allowed = isinstance(value, kinds) and (str in kinds or not isinstance(value, str))
         if kinds and not allowed:
             text = " ".join(repr(value).split())
             found = text if len(text) <= 60 else f"a {type(value).__name__}"
-            return f"{name} takes {expected} as {key}, not {found}"
+            return f"{public_name} takes {expected} as {key}, not {found}"
     return None
 
 

@@ -32,9 +32,9 @@ class Interrupted(Exception):
     """
 
 
-def require_integer(name: str, value: Any, least: int) -> None:
+def require_integer(argument: str, value: Any, least: int) -> None:
     """InputError unless a value is an integer of at least ``least`` and below 2^63."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InputError(f"{name} must be an integer of at least {least}, not {value!r}")
+        raise InputError(f"{argument} must be an integer of at least {least}, not {value!r}")
     if value >= 2**63:
-        raise InputError(f"{name} must be below 2^63, not {value!r}")
+        raise InputError(f"{argument} must be below 2^63, not {value!r}")

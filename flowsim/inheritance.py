@@ -82,18 +82,18 @@ def keeps_formulas_of(cls: type, base: type) -> bool:
     return not _changed(cls, cls.__mro__.index(base), _FORMULAS)
 
 
-def _is_outdated(cls: type, name: str, group: tuple[str, ...], sources: set[str]) -> bool:
+def _is_outdated(cls: type, member: str, group: tuple[str, ...], sources: set[str]) -> bool:
     """Return whether the last of a group of methods was computed from others than there are."""
     order = cls.__mro__
     written = [at for at, kind in enumerate(order) if vars(kind).keys() & {*group}]
-    if not written or not _is_in(name, order[written[0] + 1 :]):
+    if not written or not _is_in(member, order[written[0] + 1 :]):
         return False  # there is no other
     return _changed(cls, _speaks_for(order, written[0]), sources)
 
 
-def _default(cls: type, name: str) -> Any:
+def _default(cls: type, member: str) -> Any:
     """The definition of the first class of all."""
-    return next(vars(kind)[name] for kind in reversed(cls.__mro__) if _is_in(name, (kind,)))
+    return next(vars(kind)[member] for kind in reversed(cls.__mro__) if _is_in(member, (kind,)))
 
 
 def _speaks_for(order: tuple[type, ...], at: int) -> int:
@@ -122,7 +122,7 @@ def _helpers(kind: type, later: tuple[type, ...]) -> Iterator[str]:
             yield name
 
 
-def _is_in(name: str, classes: tuple[type, ...]) -> bool:
-    """Return whether one of the classes has a name of its own, that did not go."""
-    found = (vars(kind).get(name) for kind in classes if name in vars(kind))
+def _is_in(member: str, classes: tuple[type, ...]) -> bool:
+    """Return whether one of the classes has a member of its own, that did not go."""
+    found = (vars(kind).get(member) for kind in classes if member in vars(kind))
     return any(not isinstance(value, Former) for value in found)

@@ -288,9 +288,9 @@ class Plane(_FormerPlane):
 
     def embed(self, values: Mapping[str, Tensor]) -> Tensor:
         """θ, shape (..., k), of starts given by the axes and by held values, each (...)."""
-        some = next(iter(values.values()))
-        columns = [values.get(name, torch.zeros_like(some)) for name in self.model.coordinates]
-        return torch.stack([column.expand_as(some) for column in columns], dim=-1)
+        first = next(iter(values.values()))
+        columns = [values.get(name, torch.zeros_like(first)) for name in self.model.coordinates]
+        return torch.stack([column.expand_as(first) for column in columns], dim=-1)
 
     def project(self, theta: Tensor) -> Tensor:
         """(y, x), then the third axis, of points θ, shape (..., 2 or 3)."""

@@ -15,14 +15,14 @@ if TYPE_CHECKING:  # numpy is imported when a number is asked for, not when a ch
 ROUNDING = 1e-12
 
 
-def probability(name: str, value: Any) -> float:
+def probability(argument: str, value: Any) -> float:
     """``value`` as a number strictly between 0 and 1; else InputError."""
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
     if not 0.0 < number < 1.0:
-        raise InputError(f"{name} must be a number strictly between 0 and 1, not {value!r}")
+        raise InputError(f"{argument} must be a number strictly between 0 and 1, not {value!r}")
     return number
 
 

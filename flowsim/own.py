@@ -90,22 +90,22 @@ def check_own(model: Model, theta: Tensor) -> Tensor:
             values = zip(model.coordinates, finite[0].tolist(), strict=True)
             place = ", ".join(f"{coordinate} = {value:g}" for coordinate, value in values)
             raise InputError(f"the {what} of {name} is finite at no start, such as {place}")
-    some = finite[inside][:2]
-    jacobian = _called(name, "jacobian", model.jacobian, some)
-    _check_shape(name, "jacobian", jacobian, (*some.shape, some.shape[1]))
+    tried = finite[inside][:2]
+    jacobian = _called(name, "jacobian", model.jacobian, tried)
+    _check_shape(name, "jacobian", jacobian, (*tried.shape, tried.shape[1]))
     theta = theta.clone()
     theta[rows[~inside]] = torch.nan
     return theta
 
 
-def _check_shape(name: str, what: str, found: Tensor, shape: tuple[int, ...]) -> None:
+def _check_shape(title: str, what: str, found: Tensor, shape: tuple[int, ...]) -> None:
     if tuple(found.shape) != tuple(shape):
         raise InputError(
-            f"the {what} of {name} has the shape {tuple(found.shape)}; it must be {tuple(shape)}"
+            f"the {what} of {title} has the shape {tuple(found.shape)}; it must be {tuple(shape)}"
         )
 
 
-def _called(name: str, what: str, function: Callable[[Tensor], Any], theta: Tensor) -> Any:
+def _called(title: str, what: str, function: Callable[[Tensor], Any], theta: Tensor) -> Any:
     try:
         return function(theta)
     except InputError:
@@ -113,8 +113,8 @@ def _called(name: str, what: str, function: Callable[[Tensor], Any], theta: Tens
     except RuntimeError as error:
         if "does not require grad" in str(error):
             raise InputError(
-                f"the loss of {name} is not differentiable: it must be written in torch, of θ"
+                f"the loss of {title} is not differentiable: it must be written in torch, of θ"
             ) from None
-        raise InputError(f"the {what} of {name} failed: {first_line_of(error)}") from None
+        raise InputError(f"the {what} of {title} failed: {first_line_of(error)}") from None
     except Exception as error:
-        raise InputError(f"the {what} of {name} failed: {first_line_of(error)}") from None
+        raise InputError(f"the {what} of {title} failed: {first_line_of(error)}") from None

@@ -93,30 +93,30 @@ def _class_of(module: ModuleType, target: str) -> type[Model]:
     return check_class(getattr(module, name), target)
 
 
-def check_class(kind: Any, name: str) -> type[Model]:
+def check_class(kind: Any, target: str) -> type[Model]:
     """The class of models; InputError for another object, or wrong coordinates."""
     from flowsim.interface import Model
 
     if not (isinstance(kind, type) and issubclass(kind, Model)):
-        raise InputError(f"{name} is no class derived from flowsim.Model")
+        raise InputError(f"{target} is no class derived from flowsim.Model")
     names = getattr(kind, "coordinates", None)
     if names is not None and not isinstance(names, property):
-        check_coordinates(name, names)
+        check_coordinates(target, names)
     return kind
 
 
-def check_coordinates(name: str, names: Any) -> None:
+def check_coordinates(title: str, names: Any) -> None:
     """InputError unless a model's coordinates are names that differ."""
     good = isinstance(names, (tuple, list)) and names and all(isinstance(n, str) for n in names)
     if not good or len(set(names)) < len(names):
         raise InputError(
-            f'{name} needs coordinates, such as coordinates = ("x", "y"): names that differ, '
+            f'{title} needs coordinates, such as coordinates = ("x", "y"): names that differ, '
             f"not {names!r}"
         )
     for one in names:
         if not one.isprintable() or one != one.strip() or not one or set(one) & {*"/,=:\\"}:
             raise InputError(
-                f"{name} cannot have a coordinate called {one!r}: a name has letters or signs, "
+                f"{title} cannot have a coordinate called {one!r}: a name has letters or signs, "
                 "none of / , = : or a backslash, and no space around it"
             )
 

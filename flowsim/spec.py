@@ -125,16 +125,16 @@ def parameters(kind: type) -> Mapping[str, Parameter]:
     return found
 
 
-def models_with(name: str) -> dict[str, Parameter]:
-    """The argument of that name in every built-in model that has it, by the model's name."""
+def models_with(parameter: str) -> dict[str, Parameter]:
+    """The parameter in every built-in model that has it, by the model's name."""
     by_model = {model: parameters(built_in(model)) for model in BUILT_IN}
-    return {model: found[name] for model, found in by_model.items() if name in found}
+    return {model: found[parameter] for model, found in by_model.items() if parameter in found}
 
 
 def or_list(names: Iterable[str]) -> str:
     """a, b or c."""
-    *some, last = names
-    return " or ".join([", ".join(some), last] if some else [last])
+    *first, last = names
+    return " or ".join([", ".join(first), last] if first else [last])
 
 
 @dataclass(frozen=True)
@@ -195,9 +195,9 @@ class ModelSpec:
         """The arguments by name."""
         return dict(self.arguments)
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, parameter: str, default: Any = None) -> Any:
         """An argument; ``default`` where the model does not have it."""
-        return self.options.get(name, default)
+        return self.options.get(parameter, default)
 
     def replace(self, **arguments: Any) -> ModelSpec:
         """The same model with other arguments."""
@@ -215,7 +215,7 @@ class ModelSpec:
         """The chain on which the model is trained; InputError for a wrong probability."""
         return self.kind(**self.options).chain()
 
-    def values(self, name: str, values: Iterable[float]) -> tuple[Any, ...]:
+    def values(self, parameter: str, values: Iterable[float]) -> tuple[Any, ...]:
         """Several values of a numeric argument, as it takes them: whole numbers, or floats.
 
         Raises:
@@ -223,15 +223,15 @@ class ModelSpec:
                 increase, or a value is not whole that has to be.
         """
         given = [x.item() if hasattr(x, "item") else x for x in values]
-        self.replace(**{name: given[0] if given else 0})
-        about = self.parameters[name]
+        self.replace(**{parameter: given[0] if given else 0})
+        about = self.parameters[parameter]
         if not about.is_number or not all(type(x) in (int, float) for x in given):
-            raise InputError(f"several values of {name} of {self.name} must be numbers")
+            raise InputError(f"several values of {parameter} of {self.name} must be numbers")
         whole = isinstance(about.default, int)
         if whole and any(x != int(x) for x in given):
-            raise InputError(f"{name} of {self.name} takes whole numbers")
+            raise InputError(f"{parameter} of {self.name} takes whole numbers")
         if not given or not all(a < b for a, b in pairwise([*given, math.inf])):
-            raise InputError(f"several values of {name} must increase")
+            raise InputError(f"several values of {parameter} must increase")
         kind = int if whole else float if type(about.default) is float else type(given[0])
         return tuple(kind(x) for x in given)
 
@@ -323,9 +323,9 @@ def kept_arguments(model: Model) -> dict[str, Any]:
     return {name: getattr(model, name) for name in names if hasattr(model, name)}
 
 
-def has_parameter(kind: type, name: str, given: Mapping[str, Any]) -> bool:
-    """Return whether a model with these arguments has the one of that name."""
-    about = parameters(kind).get(name)
+def has_parameter(kind: type, parameter: str, given: Mapping[str, Any]) -> bool:
+    """Return whether a model with these arguments has the parameter."""
+    about = parameters(kind).get(parameter)
     return about is not None and (not about.requires or bool(given.get(about.requires)))
 
 
@@ -359,16 +359,18 @@ def _complete(spec: ModelSpec, given: Mapping[str, Any]) -> dict[str, Any]:
             if has_parameter(spec.kind, name, given)}  # fmt: skip
 
 
-def _refusal(spec: ModelSpec, name: str) -> str:
+def _refusal(spec: ModelSpec, parameter: str) -> str:
     """Why a built-in model does not have an argument that others have."""
     lacks: Mapping[str, str] = cast(Any, spec.kind).lacks
-    if name in lacks:
-        return f"the {spec.name} model {lacks[name]}"
-    having = models_with(name)
+    if parameter in lacks:
+        return f"the {spec.name} model {lacks[parameter]}"
+    having = models_with(parameter)
     if not having:
         names = dict.fromkeys(n for model in BUILT_IN for n in parameters(built_in(model)))
-        return f"no model has an option {name!r}; there are {', '.join(names)}, and N is length"
-    noun = next(iter(having.values())).noun or name
+        return (
+            f"no model has an option {parameter!r}; there are {', '.join(names)}, and N is length"
+        )
+    noun = next(iter(having.values())).noun or parameter
     return f"the {spec.name} model has no {noun}; omit it, or choose {or_list(having)}"
 
 

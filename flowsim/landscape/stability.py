@@ -139,12 +139,12 @@ def _along(
     flat = stiff <= torch.maximum(zero, 1e-300 * torch.ones_like(zero))
     inverse = right.mT @ torch.where(flat, 0.0, 1 / stiff).unsqueeze(-1).mul(left.mT)
     # beside the flat directions two diagonals between them
-    some = flat.to(theta)
-    signs = 1.0 - 2.0 * (some.cumsum(1) % 2)
-    diagonals = torch.stack([some, some * signs], 1) @ right
-    diagonals = diagonals / some.sum(1).clamp_min(1).sqrt().view(-1, 1, 1)
+    is_flat = flat.to(theta)
+    signs = 1.0 - 2.0 * (is_flat.cumsum(1) % 2)
+    diagonals = torch.stack([is_flat, is_flat * signs], 1) @ right
+    diagonals = diagonals / is_flat.sum(1).clamp_min(1).sqrt().view(-1, 1, 1)
     right = torch.cat([right, diagonals], 1)
-    flat = torch.cat([flat, (some.sum(1) > 1)[:, None].expand(-1, 2)], 1)
+    flat = torch.cat([flat, (is_flat.sum(1) > 1)[:, None].expand(-1, 2)], 1)
     m, k = theta.shape
     sides = theta.new_tensor([1.0, -1.0]).view(2, 1, 1, 1)
     step = sides * distances * radius.view(1, m, 1, 1)  # (2, m, 1, d)

@@ -180,17 +180,17 @@ def _prepared(
     return theta, (2 * warmth.reshape(-1, 1) / metric).sqrt().expand(theta.shape)
 
 
-def _positive(name: str, value: float) -> float:
+def _positive(argument: str, value: float) -> float:
     if not 0 < value < math.inf:
-        raise InputError(f"{name} must be positive, not {value}")
+        raise InputError(f"{argument} must be positive, not {value}")
     return float(value)
 
 
 def step_of(model: Model, theta: Tensor, time: float) -> float:
     """The usual step in time of paths from starts (n, k), as ``diffuse`` says."""
-    some = theta[:: max(len(theta) // _ASKED, 1)]
-    ends = find_limits(model, some).theta
-    places = torch.cat([some, ends[ends.isfinite().all(1)]])
+    sample = theta[:: max(len(theta) // _ASKED, 1)]
+    ends = find_limits(model, sample).theta
+    places = torch.cat([sample, ends[ends.isfinite().all(1)]])
     rates = torch.linalg.matrix_norm(model.jacobian(places).detach(), 2)
     fastest = float(rates[rates.isfinite()].max()) if bool(rates.isfinite().any()) else 0.0
     return min(_PART / max(fastest, 1e-300), time / _LEAST)

@@ -172,7 +172,7 @@ def _cosine(start: float, end: float, share: float) -> float:
     return end + (start - end) * (1 + math.cos(math.pi * share)) / 2
 
 
-def _require(name: str, value: object, what: str, accepts: Callable[[float], bool]) -> None:
+def _require(argument: str, value: object, what: str, accepts: Callable[[float], bool]) -> None:
     number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
     if not (math.isfinite(number) and accepts(number)):
-        raise InputError(f"{name} must be a number {what}, not {value!r}")
+        raise InputError(f"{argument} must be a number {what}, not {value!r}")
