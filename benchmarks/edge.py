@@ -53,6 +53,11 @@ CASES: dict[str, tuple[Callable[[], flowsim.Model], Plane, dict[str, float]]] = 
         {"x": (-5.0, 5.0), "y": (-5.0, 5.0)},
         {},
     ),
+    "Himmelblau within 3": (
+        lambda: flowsim.from_loss(himmelblau, "himmelblau"),
+        {"x": (-3.0, 3.0), "y": (-3.0, 3.0)},
+        {},
+    ),
     "double well": (
         lambda: flowsim.from_loss(well, "well"),
         {"x": (-2.0, 2.0), "y": (-2.0, 2.0)},

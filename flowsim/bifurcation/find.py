@@ -162,10 +162,12 @@ def _one_period(
     stays = _stays(tracer, values, state, dimension)
     few &= stays
     if tracer.system.step is not None and bool((dimension > 0).any()):
-        raise InputError(
-            "fixed points of these steps form a continuum, on which each flips at a rate of its "
-            "own: only isolated ones are followed"
-        )
+        if tracer.system.step.period == 1:
+            raise InputError(
+                "fixed points of these steps form a continuum, on which each flips at a rate of "
+                "its own: only isolated ones are followed"
+            )
+        few &= dimension == 0  # where steps on a quadratic flip, all come back after two
     if len(few) and not bool(few.any()):
         raise InputError(
             "all critical points that were found lie on continua that move with the parameter, "

@@ -138,6 +138,9 @@ def test_the_command_resumes_draws_fold_curves_and_prints_cusps(tmp_path, monkey
     assert found["curves"] == {"fold": 1}
     assert found["cusps"] == [{"b": pytest.approx(0, abs=1e-8), "a": pytest.approx(0, abs=1e-8)}]
     stored = next(tmp_path.glob("folds*.nc"))
+    near = ["--near", "b=1.1", "--near", "a=-1.0", "--out", "one.png"]
+    done = run("continue", *words, *near, cwd=tmp_path)
+    assert (len(sought), json.loads(done.stdout)["curves"]) == (2, {"fold": 1})  # at that a alone
     again = run("continue", "--from", stored.name, "--out", "again.png", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
 
