@@ -68,8 +68,8 @@ class Rule(IntEnum):
     models of a chain along a valley above the entropy rate. REFERENCE: torchdiffeq's odeint
     alone. RETURNS: returns of the orbit of a field to a surface across it, to the same point,
     nearer and nearer to a sink, or near for all its steps.
-    BELOW_PASS: by interval bounds it falls below the lowest pass of its well, in portraits that are
-    certified.
+    BELOW_PASS: it fell below the lowest pass of its well, which the model knows or, in portraits
+    that are certified, interval bounds prove; there it was followed no further.
     KINK: gradients to both sides of a kink of the loss, between which it is least.
     LEARNED: the loss of training ended near the entropy rate. STEPS: an optimizer's steps came
     back, stayed near, or led away.

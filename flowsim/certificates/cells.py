@@ -11,7 +11,7 @@ from torch import Tensor
 
 from flowsim.certificates.interval import bounds
 from flowsim.certificates.tubes import followed
-from flowsim.certificates.wells import Landscape, landscape_in
+from flowsim.certificates.wells import Landscape
 from flowsim.errors import InputError
 from flowsim.interface import EndLosses, Model
 from flowsim.labels import Rule
@@ -34,8 +34,9 @@ def check_certifiable(model: Model) -> None:
 
 
 def with_certificates(
-    record: xr.Dataset, model: Model, theta: Tensor, window: Mapping[str, tuple[float, float]]
-) -> xr.Dataset:
+    record: xr.Dataset, model: Model, theta: Tensor, window: Mapping[str, tuple[float, float]],
+    found: Landscape | None = None,
+) -> xr.Dataset:  # fmt: skip
     """The record with ``certified``, 1 of cells whose end is proven by interval bounds.
 
     Proven is, for the loss as float64 states it and the flow −G⁻¹∇L from the centre of the cell: it
@@ -49,6 +50,7 @@ def with_certificates(
         model: a smooth gradient flow.
         theta: the starts, (n, m, k).
         window: ranges of the plane's axes.
+        found: the wells in it, of a model of two coordinates.
 
     Returns:
         The record, with ``well_…`` over the wells of a model of two coordinates, and counts.
@@ -62,9 +64,7 @@ def with_certificates(
     start = theta.detach().numpy().reshape(-1, len(names))
     ends = np.stack([record[f"limit_{name}"].to_numpy().ravel() for name in names], 1)
     root = np.sqrt(np.array(model.metric, float))
-    sides = {name: (low, high) for name, (low, high) in window.items()}
-    size = float(np.linalg.norm([high - low for low, high in sides.values()]))
-    found = landscape_in(model, sides) if {*names} == {*sides} and losses is None else None
+    size = float(np.linalg.norm([high - low for low, high in window.values()]))
     trap = None
     if losses is not None and not losses.degenerate:
         trap = losses.trap - 1e-12 * abs(losses.trap)
@@ -144,9 +144,7 @@ def _checked(
     best = code == meanings.index("global_minimum") if "global_minimum" in meanings else code < 0
     wrong = ((proof == -3) & ~best) | ((proof == -4) & best)
     for number, well in enumerate([] if found is None else found.wells):
-        middle = (well.place.lo + well.place.hi) / 2
-        here = proof == number
-        wrong |= here & (np.linalg.norm(ends - middle, axis=1) > _NEAR * size)
+        wrong |= (proof == number) & (np.linalg.norm(ends - well.minimum, axis=1) > _NEAR * size)
     if wrong.any():
         raise InputError(
             f"{int(wrong.sum())} labels by integration contradict a proof: lower --rtol"
@@ -156,13 +154,12 @@ def _checked(
 
 def _with_wells(record: xr.Dataset, model: Model, found: Landscape) -> xr.Dataset:
     """The record with the wells: minima, levels, and counts of proven critical points."""
-    middles = np.array([(well.place.lo + well.place.hi) / 2 for well in found.wells])
-    middles = middles.reshape(-1, len(model.coordinates))
+    minima = np.array([well.minimum for well in found.wells]).reshape(-1, len(model.coordinates))
     words = {"long_name": "lower bound of the lowest pass of the well"}
     return record.assign(
         {
             "well_level": ("well", np.array([well.level for well in found.wells]), words),
-            **{f"well_{name}": ("well", middles[:, i]) for i, name in enumerate(model.coordinates)},
+            **{f"well_{name}": ("well", minima[:, i]) for i, name in enumerate(model.coordinates)},
         }
     ).assign_attrs(
         {f"proven_{kind}": count for kind, count in found.critical.items()},

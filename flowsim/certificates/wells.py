@@ -7,27 +7,29 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from scipy.ndimage import find_objects, label
+from torch import Tensor
 
 from flowsim.certificates.interval import Interval, bounds, interval
 from flowsim.interface import Model
 
-#: Boxes a side, and how many are bounded at once.
-SIDE, _TOGETHER = 256, 8192
+#: Boxes a side, how many are bounded at once, and Newton's steps to a minimum.
+SIDE, _TOGETHER, _NEWTON = 256, 8192, 4
 
 
 class Well(NamedTuple):
     """A part of a window in which every trajectory below ``level`` ends in one minimum.
 
     Attributes:
-        place: bounds of the minimum, (2,).
-        level: no trajectory below it leaves ``inside``: a lower bound of the lowest pass.
-        inside: mask of the boxes, (SIDE, SIDE), along the coordinates.
+        minimum: its place, (2,).
+        level: no trajectory below it leaves the well's boxes: a lower bound of the lowest pass.
+        before: how many of these boxes precede each along both coordinates, (SIDE + 1, SIDE + 1).
     """
 
-    place: Interval
+    minimum: np.ndarray
     level: float
-    inside: np.ndarray
+    before: np.ndarray
 
 
 class Landscape(NamedTuple):
@@ -55,12 +57,19 @@ class Landscape(NamedTuple):
         first, last = (x.clip(0, SIDE - 1).astype(int) for x in (first, last))
         found = np.full(len(low), -1)
         for number, well in enumerate(self.wells):
-            count = np.pad(well.inside.cumsum(0).cumsum(1), ((1, 0), (1, 0)))
             (a, b), (c, d) = first.T, last.T + 1
-            held = count[c, d] - count[a, d] - count[c, b] + count[a, b]
+            n = well.before
+            held = n[c, d] - n[a, d] - n[c, b] + n[a, b]
             whole = held == (c - a) * (d - b)
             found[there & whole & (loss < well.level)] = number
         return found
+
+    def minima_below(self, theta: Tensor, loss: Tensor) -> Tensor:
+        """The minima of the wells in which places θ (n, 2) of these losses lie, else NaN."""
+        place = theta.detach().cpu().numpy()
+        number = self.well_below(place, place, loss.detach().cpu().numpy())
+        minima = np.array([*(well.minimum for well in self.wells), [np.nan, np.nan]])
+        return torch.from_numpy(minima[number]).to(theta)
 
 
 def landscape_in(model: Model, window: Mapping[str, tuple[float, float]]) -> Landscape:
@@ -97,7 +106,9 @@ def landscape_in(model: Model, window: Mapping[str, tuple[float, float]]) -> Lan
         kinds[kind] += 1
         if kind == "minimum":
             own = groups == number
-            wells.append(Well(place, *_flood(whole, open_ & ~own, own)))
+            level, inside = _flood(whole, open_ & ~own, own)
+            before = np.pad(inside.cumsum(0).cumsum(1), ((1, 0), (1, 0)))
+            wells.append(Well(_polished(model, place), level, before))
     return Landscape(low, step, wells, kinds, unknown)
 
 
@@ -134,6 +145,15 @@ def _proven(model: Model, low: np.ndarray, high: np.ndarray) -> tuple[str, Inter
         return "", slope
     kind = ("minimum", "saddle", "maximum")[int((rates < 0).sum())]
     return kind, Interval(middle + moved.lo / root, middle + moved.hi / root, 4)
+
+
+def _polished(model: Model, place: Interval) -> np.ndarray:
+    """The critical point in a box by Newton's steps from its middle."""
+    theta = torch.from_numpy((place.lo + place.hi) / 2)[None]
+    for _ in range(_NEWTON):
+        theta = theta - torch.linalg.solve(model.hessian(theta), model.gradient(theta))
+    found: np.ndarray = theta[0].detach().numpy()
+    return found
 
 
 def _flood(least: np.ndarray, other: np.ndarray, own: np.ndarray) -> tuple[float, np.ndarray]:

@@ -31,6 +31,7 @@ from flowsim.flow.options import Limits, Steps
 from flowsim.flow.recurrence import FIRST, LOOKS, Returns, curve_of, spirals, wanders
 from flowsim.flow.replay import Replay
 from flowsim.flow.return_codes import (
+    BELOW_PASS,
     CRITICAL,
     DIVERGED,
     FAR,
@@ -576,13 +577,26 @@ def any_times(model: Model, rows: Tensor, wanted_loss: Tensor, steps: Steps) -> 
 
 
 class RosenbrockSolver:
-    """Follows any loss or field by linearly implicit steps in torch, all starts together."""
+    """Follows any loss or field by linearly implicit steps in torch, all starts together.
+
+    Args:
+        model: whose flow it is.
+        defaults: tolerances and numbers of steps.
+        minima_below: of places θ (n, k) and their losses the minima in whose wells they lie, below
+            the lowest pass, (n, k), else NaN; rows stop there.
+    """
 
     batched = True
     variable: Literal["time"] = "time"
 
-    def __init__(self, model: Model, defaults: SolverDefaults | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        defaults: SolverDefaults | None = None,
+        minima_below: Callable[[Tensor, Tensor], Tensor] | None = None,
+    ) -> None:
         self.model, self.defaults = model, defaults or SolverDefaults()
+        self.minima_below = minima_below
 
     def ends(self, start: Tensor, steps: Steps) -> Iterator[EndStates]:
         """The end states of starts (n, k), part by part."""
@@ -605,7 +619,7 @@ class RosenbrockSolver:
     ) -> EndStates:
         """``follow``; with finer steps than first sizes count from a point of rest near a row."""
         zero = _rest_near(self.model, start)[0] if steps.rtol < first.rtol else None
-        return follow(self.model, start, steps, zero, replays)
+        return follow(self.model, start, steps, zero, replays, self.minima_below)
 
     def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
         """θ (T, n, k) at the times (T, n), from ``start`` at times[0]; NaN if not known."""
@@ -623,6 +637,7 @@ def follow(
     steps: Steps,
     zero: Tensor | None = None,
     replays: dict[Any, Replay] | None = None,
+    minima_below: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> EndStates:
     """The end states of rows (n, k), followed once; ``zero`` (n, k) as of ``Chart``."""
     end_losses, state = model.end_losses(), BatchState.at(model, start, steps, zero, replays)
@@ -678,6 +693,9 @@ def follow(
                 drifts[state.index[idle.slow[state.index]]] = _DRIFTING + 1
             given_up &= reason == GOING
             reason = torch.where(given_up, OUT_OF_STEPS, reason)
+            if minima_below is not None:
+                held = minima_below(state.theta, model.loss(state.theta)).isfinite().all(1)
+                reason[held & (reason == GOING)] = BELOW_PASS
             done = reason != GOING
             if end_losses is not None:
                 left = (reason == OUT_OF_STEPS) | (reason == DIVERGED)
@@ -711,6 +729,12 @@ def follow(
         stops, met = state.replayed("glance", glance, _SEEN, met)
         if drifts.any() or (end_losses is not None and end_losses.degenerate):
             stops[:] = True
+        if minima_below is not None:
+            held = minima_below(state.theta, model.loss(state.theta))
+            stops = stops | held.isfinite().all(1)
+    if minima_below is not None:
+        rows = why == BELOW_PASS
+        theta[rows] = minima_below(theta[rows], model.loss(theta[rows]))
     if growth is not None:
         rows = (((why == DIVERGED) | (why == _SETTLED)) & ~revives).nonzero()[:, 0]
         settles, limit = growth.converged(model, rows)
@@ -1069,7 +1093,7 @@ def _states(
     metric = theta.new_tensor(model.metric)
     speed[finite] = (model.field(theta[finite]) * metric).norm(dim=1)
     speed[why == TRAPPED] = 0.0
-    ended = (why == TRAPPED) | (why == REST) | (why == MINIMA)
+    ended = (why == TRAPPED) | (why == REST) | (why == MINIMA) | (why == BELOW_PASS)
     near = torch.where(ended & (saddle_distance < _DOUBTFUL), NEAR, FAR)
     states = EndStates.of(theta, why, status, loss, speed, 1 + _EVALUATIONS * attempts, near)
     way = (theta - start).abs().amax(1)

@@ -11,6 +11,7 @@ from flowsim.flow.options import Columns, Limits
 from flowsim.flow.return_codes import (
     AGREE,
     AT_SADDLES,
+    BELOW_PASS,
     CRITICAL,
     DIFFER,
     DRIFTS,
@@ -39,8 +40,9 @@ _DECIDED = {
     TRAPPED: (Label.LOCAL_MINIMUM, Rule.TRAPPED_BY_PLANE),
     AT_SADDLES: (Label.SADDLE, Rule.CAME_TO_REST),
     DRIFTS: (Label.LOCAL_MINIMUM, Rule.DRIFTS),
-    KNOWN_END: (Label.LOCAL_MINIMUM, Rule.REACHED_MINIMA),
+    KNOWN_END: (Label.LOCAL_MINIMUM, Rule.BELOW_PASS),
     KINK: (Label.LOCAL_MINIMUM, Rule.KINK),
+    BELOW_PASS: (Label.LOCAL_MINIMUM, Rule.BELOW_PASS),
     INFINITY: (Label.INFINITY, Rule.DRIFTS),
     REPEATS: (Label.PERIODIC, Rule.RETURNS),
     SPIRALS: (Label.LOCAL_MINIMUM, Rule.RETURNS),

@@ -12,6 +12,7 @@ MINIMA = int(Rule.REACHED_MINIMA)
 REST = int(Rule.CAME_TO_REST)
 DRIFTS = int(Rule.DRIFTS)
 KINK = int(Rule.KINK)
+BELOW_PASS = int(Rule.BELOW_PASS)
 OUT_OF_STEPS, NOT_FINITE, DIVERGED, ARRIVED = 100, 101, 102, 103
 #: Below the plateau of the induction model, from where each side has one end; and that end.
 BELOW_PLATEAU, KNOWN_END = 104, 106

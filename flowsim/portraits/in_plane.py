@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from numbers import Integral
 
@@ -17,6 +18,7 @@ from flowsim.boundary.cells import with_edge_distance
 from flowsim.boundary.geometry import Boundary, Lattice, find_crossings, march
 from flowsim.curves import CRITICAL, Curve, curves_of, with_curves
 from flowsim.errors import InputError
+from flowsim.flow.any_loss import RosenbrockSolver
 from flowsim.flow.options import Limits, SolverOptions, Stage
 from flowsim.flow.orbits import drawn_orbits, limits_by
 from flowsim.flow.reference import confirm as confirm_labels
@@ -170,10 +172,19 @@ def portrait(
         quiet = replace(options, progress=None) if optimizer is None else SolverOptions()
         return by_flow(theta, quiet)
 
+    landscape = None
     if certify:
         from flowsim.certificates.cells import check_certifiable, with_certificates
+        from flowsim.certificates.wells import landscape_in
 
         check_certifiable(model)
+        if (
+            {*model.coordinates} == {*bounds}
+            and model.end_losses() is None
+            and model.flow() is None
+        ):
+            landscape = landscape_in(model, bounds)
+            model = _stopping_below(model, landscape.minima_below)
     points = follow(model, rows, options)
     flow = None
     if optimizer is not None:
@@ -186,7 +197,7 @@ def portrait(
             lambda points: theta_at(plane, points[:, 1], points[:, 0], fixed), ends,
         )  # fmt: skip
     if certify:
-        record = with_certificates(record, model, theta, bounds)
+        record = with_certificates(record, model, theta, bounds, landscape)
     record = with_ends(record)
     found: dict[str, object] = {}
     if flow is None:
@@ -451,6 +462,13 @@ def _compare(plane: Plane, record: xr.Dataset, fixed_values: Mapping[str, float]
         "oracle_wrong": int((resolved & ~agree & ~cut).sum()),
         "oracle_cut": int(cut.sum()),
     }
+
+
+def _stopping_below(model: Model, minima_below: Callable[[Tensor, Tensor], Tensor]) -> Model:
+    """A copy of a model without a solver of its own, whose rows stop below the pass of a well."""
+    stopping = copy(model)
+    vars(stopping)["flow"] = lambda: RosenbrockSolver(stopping, minima_below=minima_below)
+    return stopping
 
 
 def _starts_of_orbits(starts: Points | None, plane: Plane, window: Mapping[str, Range]) -> Tensor:

@@ -54,9 +54,15 @@ def test_all_critical_points_of_a_tilted_double_well_are_proven_and_its_passes_b
 
 def test_a_portrait_records_which_ends_are_proven(monkeypatch):
     monkeypatch.setattr(wells, "SIDE", 48)
-    record = flowsim.portrait(
-        double_well(), window=SIDES, resolution=4, confirm=0, boundary=False, certify=True
+    plain, record = (
+        flowsim.portrait(
+            double_well(), window=SIDES, resolution=4, confirm=0, boundary=False, certify=certify
+        )
+        for certify in (False, True)
     )
+    assert (record.label == plain.label).all()
+    assert abs(record.limit_x - plain.limit_x).max() < 1e-9
+    assert (record.evaluations < plain.evaluations / 2).all()  # it stops below the pass
     assert record.certified.to_numpy().all()
     assert (record.rule == flowsim.Rule.BELOW_PASS).all()
     assert flowsim.summarize(record)["proven_saddle"] == 1

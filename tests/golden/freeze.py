@@ -1,6 +1,7 @@
 """Write the goldens anew, with the flowsim that is imported: python tests/golden/freeze.py [CASE …]
 
-They were written by commit 25dbe68. To write them with another tree: PYTHONPATH=THAT_TREE.
+They were written by commit 25dbe68, but rules of induction, which stops below its pass.
+To write them with another tree: PYTHONPATH=THAT_TREE.
 """
 
 import sys
