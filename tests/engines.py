@@ -18,6 +18,7 @@ from flowsim import (
     trajectories,
 )
 from flowsim.compiled import config
+from flowsim.flow import settling_times
 from flowsim.models import (
     CanonicalModel,
     InductionModel,
@@ -35,9 +36,9 @@ CHAIN = BinaryChain(0.5, 0.8)
 
 
 def follow(model):
-    """Limits of two rows, and their paths."""
+    """Limits of two rows, their paths and their times."""
     start = torch.full((2, len(model.coordinates)), 0.3, dtype=torch.float64)
-    find_limits(model, start)
+    settling_times(model, start, 0.5, limits=find_limits(model, start))
     trajectories(model, start, [0.0, 0.1, 1.0])
 
 

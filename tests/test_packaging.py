@@ -64,6 +64,7 @@ def built(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_both_hold_what_the_packages_need(built):
     sdist, wheel = built
     with tarfile.open(sdist) as archive:
@@ -78,6 +79,7 @@ def test_both_hold_what_the_packages_need(built):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_the_wheel_works_without_the_repository(built, tmp_path, monkeypatch):
     """A notebook's first cell installs it, where pip is shown it; the libraries are borrowed."""
     _, wheel = built

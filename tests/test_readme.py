@@ -90,6 +90,7 @@ def test_the_options_of_every_command_exist(tmp_path, line):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_the_block_of_scans_can_be_pasted(tmp_path):
     """With fewer cells and draws, since only names and options are in question."""
     (block,) = re.findall(r"```\n(flowsim scan .*? draw any of them\n)```", SCANS, flags=re.DOTALL)

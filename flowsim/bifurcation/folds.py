@@ -53,6 +53,13 @@ class Extended:
         size: of the coordinates.
         event: of the first parameter where the second is ``other``.
         other: value of the second parameter there.
+
+    Attributes:
+        theta: scaled θ of the event, (k,).
+        kept, pins: directions (k, ·) to which v is orthogonal, and along which θ is fixed.
+        slack_field, slack_vector: directions (k, ·) of slack in F = 0, and in (F_θ + cI) v = 0.
+        start: the state of the event.
+        scale: size of F_θ there.
     """
 
     step = None
@@ -61,25 +68,24 @@ class Extended:
         self.system, self.size, self.k = system, size, len(size)
         (self.first, self.last), (self.low, self.high) = system.ranges.values()
         self.shift = 2.0 * (event.kind == "flip")
-        self.way = event.critical / event.critical.norm()
-        self.place, dimension = event.state / size, event.dimension
+        vector = event.critical / event.critical.norm()
+        self.theta, dimension = event.state / size, event.dimension
         at = torch.tensor([other]).to(size)
         begin = torch.tensor([(event.value - self.first) / (self.last - self.first)]).to(size)
-        slope = self._matrix(self.place[None], begin, at)[0]
+        slope = self._matrix(self.theta[None], begin, at)[0]
         left, _, right = torch.linalg.svd(slope)
         crosses = event.kind in _CROSSINGS
-        spare = left[:, self.k - dimension - 1 :]
+        left_kernel = left[:, self.k - dimension - 1 :]
         # the continuum's directions: those of the kernel across the critical one
-        own = right[self.k - dimension - 1 :].mT
-        kept = torch.linalg.svd(own - self.way[:, None] * (self.way @ own))[0][:, :dimension]
-        self.kept = kept
-        self.pins = torch.cat([kept, self.way[:, None]], 1) if crosses else kept
-        by_value, turned = self._by_numbers(self.place[None], begin, at)
-        turned = (turned[0, :, 0] @ self.way[:, None])[:, 0]
-        self.spare = spare if crosses else _across(spare, by_value[0, :, 0])
-        self.other_spare = _across(spare, turned)
-        slack = self.spare.shape[1] + dimension
-        self.start = torch.cat([self.place, self.way, begin, begin.new_zeros(slack)])
+        kernel = right[self.k - dimension - 1 :].mT
+        kept = torch.linalg.svd(kernel - vector[:, None] * (vector @ kernel))[0][:, :dimension]
+        self.kept, self.pins = kept, torch.cat([kept, vector[:, None]], 1) if crosses else kept
+        field_slopes, matrix_slopes = self._by_parameters(self.theta[None], begin, at)
+        across = _orthogonal_to(field_slopes[0, :, 0], left_kernel)
+        self.slack_field = left_kernel if crosses else across
+        self.slack_vector = _orthogonal_to(matrix_slopes[0, :, 0] @ vector, left_kernel)
+        slack = self.slack_field.shape[1] + dimension
+        self.start = torch.cat([self.theta, vector, begin, begin.new_zeros(slack)])
         self.scale = float(slope.norm())
         self._known: tuple[Tensor, tuple[Tensor, Tensor]] | None = None
 
@@ -88,14 +94,14 @@ class Extended:
         first = self.first + part.clamp(0, 1) * (self.last - self.first)
         return torch.stack([first, other.clamp(self.low, self.high)], 1)
 
-    def _matrix(self, place: Tensor, part: Tensor, other: Tensor) -> Tensor:
+    def _matrix(self, theta: Tensor, part: Tensor, other: Tensor) -> Tensor:
         """F_θ + cI at scaled places, by the scaled coordinates, (n, k, k)."""
-        slope = self.system.jacobian(place * self.size, self._values(part, other))
+        slope = self.system.jacobian(theta * self.size, self._values(part, other))
         return (slope + self.shift * torch.eye(self.k).to(slope)) * self.size
 
-    def _by_numbers(self, place: Tensor, part: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    def _by_parameters(self, theta: Tensor, part: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
         """Derivatives of F, (n, k, 2), and of F_θ, (n, k, 2, k), by both parameters."""
-        span, n = self.high - self.low, len(place)
+        span, n = self.high - self.low, len(theta)
         sides = []
         for sign in (1, -1):
             one = (part.clamp(0, 1) + sign * _SMALL).clamp(0, 1)
@@ -103,7 +109,7 @@ class Extended:
             sides.append((torch.cat([one, part]), torch.cat([other, two])))
         (up, over), (down, under) = sides
         width = torch.cat([(up - down)[:n], (over - under)[n:] / span])
-        rows = place.repeat(4, 1)
+        rows = theta.repeat(4, 1)
         ends = torch.cat([up, down]), torch.cat([over, under])
         field = self.system.field(rows * self.size, self._values(*ends))
         slope = self._matrix(rows, *ends)
@@ -111,50 +117,51 @@ class Extended:
             0, (2, n)) for x in (field, slope)]  # fmt: skip
         return by[0].permute(1, 2, 0), by[1].permute(1, 2, 0, 3)
 
-    def _parts(self, state: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        k, spare = self.k, self.spare.shape[1]
-        place, way, part, slack = state.split([k, k, 1, state.shape[1] - 2 * k - 1], 1)
-        return place, way, part[:, 0], slack[:, :spare], slack[:, spare:]
+    def _split(self, state: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        k, spare = self.k, self.slack_field.shape[1]
+        theta, vector, part, slack = state.split([k, k, 1, state.shape[1] - 2 * k - 1], 1)
+        return theta, vector, part[:, 0], slack[:, :spare], slack[:, spare:]
 
     def field(self, state: Tensor, value: Tensor) -> Tensor:
         """The equations at states (n, m) and values (n,) of the second parameter, (n, m)."""
-        place, way, part, slack, other = self._parts(state)
-        field = self.system.field(place * self.size, self._values(part, value))
-        turned = (self._matrix(place, part, value) @ way[..., None])[..., 0]
+        theta, vector, part, slack, other = self._split(state)
+        field = self.system.field(theta * self.size, self._values(part, value))
+        product = (self._matrix(theta, part, value) @ vector[..., None])[..., 0]
         return torch.cat([
-            field + slack @ self.spare.mT,
-            turned + other @ self.other_spare.mT,
-            (way.square().sum(1, keepdim=True) - 1) / 2,
-            (place - self.place) @ self.pins,
-            way @ self.kept,
+            field + slack @ self.slack_field.mT,
+            product + other @ self.slack_vector.mT,
+            (vector.square().sum(1, keepdim=True) - 1) / 2,
+            (theta - self.theta) @ self.pins,
+            vector @ self.kept,
         ], 1)  # fmt: skip
 
     def _slope(self, state: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """The derivative by the state, (n, m, m), and by the second parameter, (n, m)."""
         if self._known is not None and self._known[0] is state:
             return self._known[1]
-        place, way, part, slack, _ = self._parts(state)
+        theta, vector, part, slack, _ = self._split(state)
         n, k, m = len(state), self.k, state.shape[1]
         aside = _SMALL * torch.cat([torch.eye(k), -torch.eye(k)]).to(state)
-        rows = (place + aside[:, None]).reshape(-1, k)
+        rows = (theta + aside[:, None]).reshape(-1, k)
         ends = self._matrix(rows, part.repeat(2 * k), value.repeat(2 * k)).reshape(2, k, n, k, k)
-        second = ((ends[0] - ends[1]) / (2 * _SMALL)).permute(1, 2, 0, 3) @ way[:, None, :, None]
-        by_value, turned = self._by_numbers(place, part, value)
-        turned = turned @ way[:, None, :, None]
+        second = ((ends[0] - ends[1]) / (2 * _SMALL)).permute(1, 2, 0, 3) @ vector[:, None, :, None]
+        field_slopes, matrix_slopes = self._by_parameters(theta, part, value)
+        product_slopes = (matrix_slopes @ vector[:, None, :, None])[..., 0]
         slope, pins, spare = state.new_zeros(n, m, m), self.pins.mT, slack.shape[1]
         middle = 2 * k + 1
-        matrix = self._matrix(place, part, value)
+        matrix = self._matrix(theta, part, value)
         slope[:, :k, :k] = matrix - self.shift * torch.diag(self.size)
         slope[:, k : 2 * k, :k] = second[..., 0]
         slope[:, k : 2 * k, k : 2 * k] = matrix
-        slope[:, :k, 2 * k], slope[:, k : 2 * k, 2 * k] = by_value[..., 0], turned[..., 0, 0]
-        slope[:, :k, middle : middle + spare] = self.spare
-        slope[:, k : 2 * k, middle + spare :] = self.other_spare
-        slope[:, 2 * k, k : 2 * k] = way
+        slope[:, :k, 2 * k] = field_slopes[..., 0]
+        slope[:, k : 2 * k, 2 * k] = product_slopes[..., 0]
+        slope[:, :k, middle : middle + spare] = self.slack_field
+        slope[:, k : 2 * k, middle + spare :] = self.slack_vector
+        slope[:, 2 * k, k : 2 * k] = vector
         slope[:, middle : middle + len(pins), :k] = pins
         slope[:, middle + len(pins) :, k : 2 * k] = self.kept.mT
         along = state.new_zeros(n, m)
-        along[:, :k], along[:, k : 2 * k] = by_value[..., 1], turned[..., 1, 0]
+        along[:, :k], along[:, k : 2 * k] = field_slopes[..., 1], product_slopes[..., 1]
         self._known = state, (slope, along / (self.high - self.low))
         return self._known[1]
 
@@ -187,12 +194,12 @@ class Extended:
         )  # fmt: skip
 
 
-def _across(spare: Tensor, pushed: Tensor) -> Tensor:
-    """An orthonormal basis of the columns' span (k, m + 1) across a vector, (k, m)."""
-    if spare.shape[1] == 1:
-        return spare[:, :0]
-    push = spare.mT @ pushed[:, None]
-    return spare @ torch.linalg.svd(push)[0][:, 1:]
+def _orthogonal_to(vector: Tensor, basis: Tensor) -> Tensor:
+    """An orthonormal basis (k, m) of what in the span of ``basis`` (k, m + 1) is orthogonal."""
+    if basis.shape[1] == 1:
+        return basis[:, :0]
+    entries = basis.mT @ vector[:, None]
+    return basis @ torch.linalg.svd(entries)[0][:, 1:]
 
 
 def followed(extended: Extended, other: float) -> tuple[Tracer, Branch] | None:
@@ -221,7 +228,7 @@ def _lies_on(curve: tuple[Tracer, Branch], event: Event, other: float) -> bool:
     """Return whether an event is a place of a curve."""
     tracer, branch = curve
     extended: Any = tracer.system
-    if len(extended.place) != len(event.state):
+    if len(extended.theta) != len(event.state):
         return False
     low, high = branch.value[:-1], branch.value[1:]
     i = ((low - other) * (high - other) <= 0).nonzero()[:, 0]

@@ -64,6 +64,7 @@ UNITS = [
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 @pytest.mark.parametrize("units, seed", [(u, i % 3) for i, u in enumerate(UNITS)], ids=str)
 def test_other_units_change_no_label_and_no_number(units, seed):
     label, codes, kinds = ends_at_first(seed)
@@ -71,13 +72,14 @@ def test_other_units_change_no_label_and_no_number(units, seed):
     assert ends_in(seed, **units) == (label, codes, kinds)
 
 
+TURNS = [pytest.mark.slow, pytest.mark.turns]
 #: Of three coordinates: a loss, a field that turns, and steps of optimizers.
 FLOWS = [{}, {"turn": 1.0}, {"steps": "gd"}, {"steps": "momentum"}]
 
 
 @pytest.mark.parametrize("flow, seed, few", [
     ({"turn": 1.0}, 2, 2),
-    *(pytest.param(flow, 10 + i, 10, marks=pytest.mark.slow) for i, flow in enumerate(FLOWS)),
+    *(pytest.param(flow, 10 + i, 10, marks=TURNS) for i, flow in enumerate(FLOWS)),
 ], ids=str)  # fmt: skip
 def test_other_units_change_nothing_in_three_coordinates(flow, seed, few):
     """The zero lies 10 to 42 sizes away, and sizes and losses have any unit."""

@@ -127,7 +127,7 @@ def test_bound_in_three_coordinates_is_never_below_the_distance(monkeypatch):
 
 def test_a_portrait_records_distances_of_its_cells_and_numbers_of_its_ends():
     model = flowsim.model("canonical", 0.5, 0.8)
-    record = flowsim.portrait(model, resolution=8, edge=True)
+    record = flowsim.portrait(model, resolution=8, edge=True, confirm=0)
     starts = np.stack(np.meshgrid(record.e, record.w, indexing="ij"), -1)
     expected = edge_distance(model, starts, model.plane.window).distance
     assert record.edge_distance.to_numpy() == pytest.approx(expected, abs=1e-9)

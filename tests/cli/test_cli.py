@@ -19,7 +19,7 @@ from command import (
 
 from flowsim import read_record
 
-SMALL = ["--p", "0.5", "--q", "0.8", "--resolution", "24"]
+SMALL = ["--p", "0.5", "--q", "0.8", "--resolution", "24", "--confirm", "4"]
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +181,7 @@ def test_help_and_import_load_neither_torch_nor_matplotlib():
 def test_orbits_of_a_portrait_begin_where_a_file_says(flowsim, tmp_path):
     (tmp_path / "a.csv").write_text("w,e\n0.5,1\n-2,1\n")
     words = ["portrait", "--p", "0.5", "--q", "0.8", "--resolution", "8", "--points", "a.csv"]
-    assert flowsim(*words, "--out", "a.png")[0] == 0
+    assert flowsim(*words, "--confirm", "0", "--out", "a.png")[0] == 0
     record = read_record(tmp_path / "a.nc")
     assert record["orbit_w"][0].values.tolist() == [0.5, -2]
     assert record["orbit_e"][0].values.tolist() == [1, 1]

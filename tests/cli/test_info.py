@@ -14,7 +14,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("records")
     small = ["--d", "2", "--length", "3", "--trainer", "gd", "--quiet"]
     for words in (
-        ["portrait", *CHAIN, "--resolution", "12", "--out", "portrait.png"],
+        ["portrait", *CHAIN, "--resolution", "6", "--confirm", "2", "--out", "portrait.png"],
         ["scan", *CHAIN, "--grid", "5x4", "--out", "scan.nc"],
         ["scan", *CHAIN, "--cloud", "9", "--sigma", "1", "--fraction", "0.1", "--out", "cloud.nc"],
         ["compare", *CHAIN, "--grid", "2x1", *small, "--out", "comparison.png"],

@@ -14,7 +14,7 @@ TRAINED = [*CHAIN, "--model", "rank-one", "--length", "4", "--optimizer"]
 
 def test_a_portrait_says_what_the_optimizer_and_the_flow_learn(tmp_path):
     words = [*TRAINED, "adamw-papers", "--learning-rate", "1e-3", "--steps", "50", "--d", "4",
-             "--batch", "3", "--seed", "5", "--resolution", "8", "--out", "a.png"]  # fmt: skip
+             "--batch", "3", "--seed", "5", "--resolution", "4", "--out", "a.png"]  # fmt: skip
     done = run("portrait", *words, cwd=tmp_path)
     assert done.returncode == 3, done.stderr  # 50 steps leave most cells open
     said = [line.split() for line in done.stdout.splitlines()]

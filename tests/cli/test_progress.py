@@ -31,7 +31,7 @@ def test_a_line_says_how_much_how_long_and_how_much_longer():
 
 @pytest.mark.parametrize("words", [
     ["scan", "--model", "linear", "--grid", "4x4x2", "--out", "a.nc"],
-    ["portrait", "--resolution", "8", "--out", "a.png"],
+    ["portrait", "--resolution", "8", "--confirm", "4", "--out", "a.png"],
     ["verify", "--d", "2", "--length", "2", "--seeds", "1"],
 ], ids=["scan", "plane", "verify"])  # fmt: skip
 def test_every_stage_is_counted_to_its_end(tmp_path, monkeypatch, words):

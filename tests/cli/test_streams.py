@@ -14,7 +14,7 @@ from flowsim import read_record
 
 CHAIN = ["--p", "0.5", "--q", "0.8"]
 SCAN = ["scan", *CHAIN, "--grid", "2x2", "--confirm", "0", "--out", "a.nc"]
-PORTRAIT = ["portrait", *CHAIN, "--resolution", "8", "--out", "a.png"]
+PORTRAIT = ["portrait", *CHAIN, "--resolution", "8", "--confirm", "0", "--out", "a.png"]
 
 
 def shell(words, cwd, **options):

@@ -8,78 +8,17 @@ import pytest
 import xarray as xr
 from matplotlib.figure import Figure
 from PIL import Image
+from recorded import MAKERS as KINDS
+from recorded import RECORDS
 
-from flowsim import (
-    Cloud,
-    Grid,
-    InputError,
-    ModelSpec,
-    Points,
-    draw,
-    model,
-    phase_space,
-    read_record,
-    refine_boundary,
-    summarize,
-)
-from flowsim import gaussian as gaussian_record
+from flowsim import InputError, draw, model, summarize
 from flowsim import portrait as portrait_record
 from flowsim.drawing.style import edges, percent, save_figure
-from flowsim.scan import Scan, cell_centres, write_scan
-from full_model import Architecture, Comparison, Recipe, RunSettings, compare, grid_points, train
-
-CANONICAL = ModelSpec.first("canonical")
-AXES = {"e": cell_centres(-2, 2, 6), "w": cell_centres(-2, 2, 8)}
-SPACE = {"e": cell_centres(0, 2, 3), "w": cell_centres(-2, 2, 4), "a": cell_centres(-1, 1, 3)}
-
-
-@pytest.fixture(scope="module")
-def records(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("drawn")
-
-    def scanned(name, spec, starts, **options):
-        write_scan(Scan(spec, starts, **options), folder / f"{name}.nc")
-        return read_record(folder / f"{name}.nc")
-
-    of = model("canonical", 0.5, 0.8)
-    return {
-        "portrait": portrait_record(of, resolution=8),
-        "phase space": phase_space(model("linear", 0.5, 0.8)),
-        "grid": scanned("grid", CANONICAL, Grid(AXES), fraction=0.01),
-        "slices": scanned("slices", ModelSpec.first("linear"), Grid(SPACE), fraction=0.01),
-        "cloud": scanned("cloud", CANONICAL, Cloud(("e", "w"), 40, 1.0), fraction=0.01),
-        "points": scanned("points", CANONICAL, Points(("e", "w"), np.array([[1.0, -1], [1, 1]]))),
-        "curve": scanned(
-            "curve", CANONICAL, Cloud(("e", "w"), 40, 1.0), over={"p": (0.1, 0.5, 0.9)}
-        ),
-        "boundary": refine_boundary(of, AXES, levels=1),
-        "surface": refine_boundary(model("linear", 0.5, 0.8), SPACE, levels=0),
-        "gaussian": gaussian_record(of, np.array([0.5, 1.0]), 60),
-        "comparison": compared(),
-        "training": trained(),
-    }
-
-
-def compared():
-    points = grid_points(2, 2)
-    return compare(Comparison(0.5, 0.8, "rank-one", d=2, length=3, horizon=0.5), points)
-
-
-def trained():
-    settings = RunSettings(Architecture(2, 3), Recipe("gd", steps=3), (0.5,), (0.8,), seeds=(0, 1))
-    record, _ = train(settings)
-    return record.assign_attrs(kind="training")
-
-
-KINDS = [
-    *("portrait", "phase space", "grid", "slices", "cloud", "points", "curve", "boundary"),
-    *("surface", "gaussian", "comparison", "training"),
-]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_is_drawn_as_a_figure_and_on_given_axes(records, kind, tmp_path):
-    record = records[kind]
+def test_every_kind_is_drawn_as_a_figure_and_on_given_axes(kind, tmp_path):
+    record = RECORDS[kind]
     own = draw(record)
     assert own.dpi >= 150
     save_figure(own, tmp_path / "own.png")
@@ -101,8 +40,8 @@ def test_every_kind_is_drawn_as_a_figure_and_on_given_axes(records, kind, tmp_pa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_at_the_width_of_a_column_nothing_overlaps_or_runs_off(records, kind):
-    figure = draw(records[kind], width=3.3)
+def test_at_the_width_of_a_column_nothing_overlaps_or_runs_off(kind):
+    figure = draw(RECORDS[kind], width=3.3)
     figure.draw_without_rendering()
     assert figure.get_figwidth() == 3.3
     page = figure.bbox.padded(2)
@@ -114,24 +53,24 @@ def test_at_the_width_of_a_column_nothing_overlaps_or_runs_off(records, kind):
         assert page.x0 <= box.x0 and box.x1 <= page.x1
         assert page.y0 <= box.y0 and box.y1 <= page.y1
     assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
-    bare = draw(records[kind], width=3.3, title=False, legend=False)
+    bare = draw(RECORDS[kind], width=3.3, title=False, legend=False)
     assert not bare.legends
     assert kind == "slices" or not any(ax.get_title() for ax in bare.axes)
     assert bare.get_figheight() < figure.get_figheight()
     with pytest.raises(InputError, match="width of a figure"):
-        draw(records[kind], width=0.1)
+        draw(RECORDS[kind], width=0.1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_is_summarized_for_json(records, kind):
-    summary = summarize(records[kind])
+def test_every_kind_is_summarized_for_json(kind):
+    summary = summarize(RECORDS[kind])
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
     assert ("p" in summary) == (kind != "curve")
 
 
 @pytest.mark.parametrize("kind", ["grid", "slices"])
-def test_hitting_times_are_drawn_where_the_record_has_them(records, kind):
-    record = records[kind]
+def test_hitting_times_are_drawn_where_the_record_has_them(kind):
+    record = RECORDS[kind]
     figure = draw(record, show="hitting_time")
     bar = [ax for ax in figure.axes if "time" in ax.get_ylabel()]
     assert bar
@@ -141,19 +80,19 @@ def test_hitting_times_are_drawn_where_the_record_has_them(records, kind):
     assert high == pytest.approx(np.nanmax(times))
 
 
-def test_bad_options_are_refused(records):
+def test_bad_options_are_refused():
     with pytest.raises(InputError, match="no hitting times"):
-        draw(records["points"], show="hitting_time")
+        draw(RECORDS["points"], show="hitting_time")
     with pytest.raises(InputError, match="goes with a scan"):
-        draw(records["portrait"], show="hitting_time")
+        draw(RECORDS["portrait"], show="hitting_time")
     with pytest.raises(InputError, match="energy contours"):
-        draw(records["grid"], energy=True)
+        draw(RECORDS["grid"], energy=True)
     with pytest.raises(InputError, match="kind None"):
         draw(xr.Dataset())
     with pytest.raises(InputError, match="kind None"):
         summarize(xr.Dataset())
     with pytest.raises(InputError, match="3d"):
-        draw(records["phase space"], Figure().add_subplot())
+        draw(RECORDS["phase space"], Figure().add_subplot())
 
 
 def test_shares_never_round_to_all_or_none():
@@ -173,7 +112,7 @@ def test_edges_lie_midway_and_refuse_uneven_values():
 
 
 def test_a_trap_that_lifted_starts_of_the_full_model_do_not_have_is_named():
-    below = portrait_record(model("canonical", 0.2, 0.3), resolution=6)
+    below = portrait_record(model("canonical", 0.2, 0.3), resolution=6, confirm=0)
     figure = draw(below)
     assert "minima of this model alone" in figure.legends[0].get_title().get_text()
     assert figure.axes[0].get_title().count("\n") == 1

@@ -12,7 +12,7 @@ from flowsim import portrait as portrait_record
 
 @pytest.fixture(scope="module")
 def record():
-    return portrait_record(model("canonical", 0.5, 0.8), resolution=8)
+    return portrait_record(model("canonical", 0.5, 0.8), resolution=8, confirm=0)
 
 
 def entries(figure):

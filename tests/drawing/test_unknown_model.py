@@ -2,24 +2,12 @@
 
 import json
 
-import numpy as np
 import pytest
 from figure_texts import words_of
+from recorded import RECORDS
 
-from flowsim import (
-    ModelSpec,
-    draw,
-    model,
-    phase_space,
-    read_record,
-    refine_boundary,
-    summarize,
-    write_record,
-)
-from flowsim import gaussian as gaussian_record
-from flowsim import portrait as portrait_record
+from flowsim import ModelSpec, draw, read_record, summarize, write_record
 from flowsim.records.attributes import described
-from flowsim.scan import scan_basins
 
 WORDS = {
     "title": "my model of spin",
@@ -28,7 +16,6 @@ WORDS = {
     "end_names": json.dumps({"global_minimum": "falls to the left"}),
 }
 LONG_NAMES = {"spin": "spin s"}
-AXES = {"e": np.linspace(-2, 2, 6), "w": np.linspace(-1.9, 2, 8)}
 
 
 def renamed(record, words=WORDS):
@@ -53,28 +40,16 @@ def renamed(record, words=WORDS):
     return described(record.assign_attrs({**own, **words}, **ranges), LONG_NAMES)
 
 
-@pytest.fixture(scope="module")
-def records():
-    of = model("canonical", 0.5, 0.8)
-    return {
-        "portrait": portrait_record(of, resolution=8),
-        "scan": scan_basins(of, AXES),
-        "boundary": refine_boundary(of, AXES, levels=1),
-        "gaussian": gaussian_record(of, np.array([0.5, 1.0]), 60),
-        "phase space": phase_space(model("linear", 0.5, 0.8)),
-    }
-
-
-KINDS = ("portrait", "scan", "boundary", "gaussian", "phase space")
+KINDS = ("portrait", "grid", "boundary", "gaussian", "phase space")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_record_of_an_unknown_model_is_stored_drawn_and_summarized(records, kind, tmp_path):
+def test_a_record_of_an_unknown_model_is_stored_drawn_and_summarized(kind, tmp_path):
     if kind != "boundary":  # stored within a scan alone
-        write_record(renamed(records[kind]), tmp_path / "a.nc")
+        write_record(renamed(RECORDS[kind]), tmp_path / "a.nc")
         record = read_record(tmp_path / "a.nc")
     else:
-        record = renamed(records[kind])
+        record = renamed(RECORDS[kind])
     said = words_of(draw(record))
     assert "My model of spin" in said
     assert "field of 3 units" in said
@@ -88,15 +63,15 @@ def test_a_record_of_an_unknown_model_is_stored_drawn_and_summarized(records, ki
     assert "p" not in summary
 
 
-@pytest.mark.parametrize("kind", ["portrait", "scan"])
-def test_ends_have_the_names_that_the_model_gave_them(records, kind):
-    said = words_of(draw(renamed(records[kind])))
+@pytest.mark.parametrize("kind", ["portrait", "grid"])
+def test_ends_have_the_names_that_the_model_gave_them(kind):
+    said = words_of(draw(renamed(RECORDS[kind])))
     assert "falls to the left" in said
     assert "trapped in bad local minima" in said
 
 
-def test_held_values_are_those_that_the_record_lists(records):
-    record = renamed(records["portrait"])
+def test_held_values_are_those_that_the_record_lists():
+    record = renamed(RECORDS["portrait"])
     record = record.assign_attrs(held="drift", drift=0.25)
     assert "starts at drift = 0.25" in draw(record).axes[0].get_title()
     assert summarize(record)["fixed"] == {"drift": 0.25}

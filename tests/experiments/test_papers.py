@@ -16,6 +16,7 @@ from full_model import Architecture, lift_rank_one
 ABOVE_ONE, BELOW_ONE = BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3)
 
 
+@pytest.mark.slow
 def test_a_broken_script_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
     script = import_module("am_fig1_depth")
     words = ["--doublings", "0", "--seeds", "1", "--length", "4", "--steps", "2",

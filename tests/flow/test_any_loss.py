@@ -127,6 +127,7 @@ def test_a_device_is_one_that_is_there_and_that_the_engine_has(monkeypatch):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.device
 def test_labels_on_a_device_are_those_on_the_cpu(device):
     model, rows = Well(), starts(Well(), 1000)

@@ -2,10 +2,9 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
-from conftest import REFERENCE, box, rows
+from conftest import REFERENCE, rows
 
 import flowsim
 from flowsim import (
@@ -90,15 +89,6 @@ def test_starts_that_never_move_stay_and_zero_coordinates_stay_zero():
     assert (
         difference(untied, rows((0.0, 1.0, 0.5), (1.0, -1.0, 0.0), (0.0, 0.0, 1.0)), TIMES) < 1e-9
     )
-
-
-def test_arrays_and_lists_are_answered_in_kind(generator):
-    start, times = box(3, 2, generator, 1.5), torch.tensor([0.0, 0.5, 2.0], dtype=torch.float64)
-    for function in (trajectories, integrate):
-        whole = function(MODEL, start, times)
-        for numbers in (torch.Tensor.numpy, torch.Tensor.tolist):
-            found = function(MODEL, numbers(start), numbers(times))
-            assert isinstance(found, np.ndarray) and (found == whole.numpy()).all()
 
 
 @pytest.mark.parametrize(

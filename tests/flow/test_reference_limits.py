@@ -67,6 +67,7 @@ def test_starts_on_invariant_lines_and_bad_starts_cost_only_themselves(generator
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_models_in_physical_time_are_never_wrong_and_mostly_decided(generator):
     number = 4
     chain, start = BinaryChain(0.2, 0.3), uniform_starts(number, generator, half_width=2.0)

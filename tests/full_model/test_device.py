@@ -1,6 +1,7 @@
 """What computes on a device: the same as on the CPU, to 1e-10 in float64.
 
-The default suite runs these tests on the CPU; ``pytest -m device --device cuda`` on a GPU.
+``pytest -m device --device cuda`` runs these tests on a GPU. On the CPU the slow suite does: they
+say there that whatever takes a device works.
 """
 
 import pytest
@@ -55,6 +56,7 @@ def assert_same(here, found, device):
     torch.testing.assert_close(there(found, "cpu"), here, **CLOSE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", KINDS, ids=str)
 def test_losses_and_gradients(arch, device):
     weights, source = weights_of(arch), MarkovSource.of(CHAIN)
@@ -70,6 +72,7 @@ def test_losses_and_gradients(arch, device):
     assert_same(here[1], found[1], device)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heads", [1, 2])
 def test_fused_attention_in_single_precision(heads, device):
     arch = Architecture(8, 64, heads=heads, layers=2)
@@ -84,6 +87,7 @@ def test_fused_attention_in_single_precision(heads, device):
         assert error < 1e-4 * gradient.norm(), name
 
 
+@pytest.mark.slow
 def test_lifts_and_projections(device):
     arch = Architecture(4, 5)
     points = torch.tensor([[0.9, -1.1, 0.3], [-0.6, 0.4, -0.2]], dtype=torch.float64)
@@ -96,6 +100,7 @@ def test_lifts_and_projections(device):
         torch.testing.assert_close(getattr(far, name).cpu(), getattr(near, name), **CLOSE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trainer, numbers", [
     ("gd", {}), ("sgd", {"momentum": 0.9, "clip": 0.1, "weight_decay": 0.01}), ("adamw", {}),
     ("flow", {"method": "rk4", "horizon": 1.0}),
@@ -140,6 +145,7 @@ def test_a_captured_step_takes_weights_that_are_not_its_own(device):
         torch.testing.assert_close(repeated(weights), plain(weights), rtol=0, atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", [AttentionFreeField, EnumeratedField])
 def test_fields_of_comparisons(field, device):
     arch = Architecture(4, 4, attention="none" if field is AttentionFreeField else "softmax")
@@ -150,6 +156,7 @@ def test_fields_of_comparisons(field, device):
     )
 
 
+@pytest.mark.slow
 def test_comparisons(device):
     points, seeds = grid_points(2, 2), {"noise": 0.01, "seed": 3}
     runs = [compare(Comparison(0.5, 0.8, d=2, length=3, device=d, **seeds), points)
@@ -158,6 +165,7 @@ def test_comparisons(device):
         assert runs[0][name].equals(runs[1][name])
 
 
+@pytest.mark.slow
 def test_any_loss(device):
     """The bias moves, so that the engine for any loss follows it."""
     model = flowsim.model("canonical", 0.5, 0.8, bias="dynamic")

@@ -21,8 +21,8 @@ BOUND = 180
 def kept(tmp_path_factory):
     """A folder with two files of the user's, a folder, a link in a circle, an unwritable place."""
     folder = tmp_path_factory.mktemp("user")
-    done = run("portrait", "--p", "0.5", "--q", "0.8", "--resolution", "6", "--out", "kept.png",
-               cwd=folder)  # fmt: skip
+    done = run("portrait", "--p", "0.5", "--q", "0.8", "--resolution", "6", "--confirm", "2",
+               "--out", "kept.png", cwd=folder)  # fmt: skip
     assert done.returncode == 0, done.stderr
     (folder / "points.csv").write_text("e,w\n1,-1\n0.5,0.2\n")
     (folder / "kernel.csv").write_text("0.7,0.3\n0.6,0.4\n")
@@ -92,6 +92,7 @@ def test_broken_lines(kept, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_more_broken_lines(kept, tmp_path):
     grammar = Grammar(0)
     codes = attack(kept, tmp_path, [grammar.line(broken=True) for _ in range(250)])
@@ -99,6 +100,7 @@ def test_more_broken_lines(kept, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_lines_that_may_run(kept, tmp_path):
     grammar = Grammar(101)
     codes = attack(kept, tmp_path, [grammar.line(broken=False) for _ in range(50)])

@@ -24,11 +24,11 @@ def seeded(number=0):
 @pytest.mark.parametrize(("start", "chance"), [(-0.2, 0.20058821)])
 def test_chance_to_meet_one_minimum_before_the_other_is_the_quadrature(well, start, chance):
     sides = [lambda x: x[:, 0] - 1, lambda x: -1 - x[:, 0]]
-    starts = torch.full((2000, 1), start)
+    starts = torch.full((600, 1), start)
     found = first_passages(well, starts, 0.05, sides, 1e3, seeded())
     share = (found.target == 0).double().mean().item()
     assert (found.target >= 0).all()
-    assert share == pytest.approx(chance, abs=4 * (chance * (1 - chance) / 2000) ** 0.5)
+    assert share == pytest.approx(chance, abs=4 * (chance * (1 - chance) / 600) ** 0.5)
 
 
 @pytest.mark.parametrize("temperature", [0.25])
@@ -76,11 +76,11 @@ def test_chances_over_a_plane_are_counted_from_seeds_with_intervals():
 
 def test_command_draws_chances_and_prints_them(tmp_path):
     (tmp_path / "starts.csv").write_text("e,w\n1.0,0.1\n1.0,-1.0\n")
-    words = ["--p", 0.5, "--q", 0.8, "--time", 2, "--seeds", 20, "--temperature", "0.01:0.1:2"]
+    words = ["--p", 0.5, "--q", 0.8, "--time", 2, "--seeds", 8, "--temperature", "0.01:0.1:2"]
     done = run("noise", *words, "--points", "starts.csv", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found["paths"] == 40
+    assert found["paths"] == 16
     assert sum(row["share"] for row in found["ends"]) == pytest.approx(2)
     again = run("portrait", "--from", "noise_p0.5_q0.8.nc", "--out", "again.png", cwd=tmp_path)
     assert again.returncode == 0, again.stderr

@@ -16,7 +16,7 @@ SIDE = 40
 
 @pytest.fixture(scope="module", params=CHAINS, ids=str)
 def record(request):
-    return portrait(CanonicalModel(BinaryChain(*request.param)), resolution=SIDE)
+    return portrait(CanonicalModel(BinaryChain(*request.param)), resolution=SIDE, confirm=4)
 
 
 def test_every_cell_off_the_boundary_agrees_with_the_analytic_basin(record):
@@ -66,7 +66,7 @@ def test_figure_says_what_it_shows(record):
 
 
 def test_drawn_cells_are_the_labels_with_w_to_the_right_and_e_upwards():
-    record = portrait(CanonicalModel(BinaryChain(0.5, 0.8)), (-3, 1), (0.5, 2), 12)
+    record = portrait(CanonicalModel(BinaryChain(0.5, 0.8)), (-3, 1), (0.5, 2), 12, confirm=0)
     axes = Figure().add_subplot()
     draw_basins(record, axes)
     (image,) = axes.images

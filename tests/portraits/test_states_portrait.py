@@ -20,13 +20,13 @@ STATES = ["--model", "states", "--states", "5", "--p", "0.9"]
 def record(request):
     s, p, m = request.param
     of = model("states", states=s, p=p, hidden_per_state=m)
-    return portrait_record(of, (-1.5, 1.5), (-2.0, 2.0), resolution=24)
+    return portrait_record(of, (-1.5, 1.5), (-2.0, 2.0), resolution=24, confirm=64)
 
 
 def test_every_cell_is_in_its_basin_and_confirmed(record):
     a = record.attrs
     assert a["oracle_agree"] == a["oracle_cells"] > 400
-    assert a["confirm_agree"] == a["confirm_cells"] == 256
+    assert a["confirm_agree"] == a["confirm_cells"] == 64
     assert a["cells_unresolved"] == a["cells_saddle"] == a["orbits_unfinished"] == 0
     assert {int(Label.GLOBAL_MINIMUM), int(Label.LOCAL_MINIMUM)} == set(record["label"].values.flat)
     assert 0 < a["largest_energy_drift"] < 1e-8

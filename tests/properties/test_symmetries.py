@@ -1,4 +1,4 @@
-"""What no number may depend on: the sign of e, the names of the symbols, the rest of a batch."""
+"""What no number may depend on: the sign of e, the names of the symbols, when the clock began."""
 
 from dataclasses import fields, replace
 from functools import partial
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from properties.drawn import PLANAR, chances, gap_models, law, magnitudes, models, starts
 
 import flowsim
-from flowsim import Label, Limits, find_limits, trajectories
+from flowsim import Label, find_limits, trajectories
 from flowsim.interface import conserved_values
 
 
@@ -39,10 +39,6 @@ def same_ends(found, expected):
     for field in fields(found):
         values = getattr(found, field.name), getattr(expected, field.name)
         torch.testing.assert_close(*values, rtol=0, atol=0, equal_nan=True)
-
-
-def part_of(limits, index):
-    return Limits(**{field.name: getattr(limits, field.name)[index] for field in fields(limits)})
 
 
 @law(12, 40, model=models(), data=st.data())
@@ -92,19 +88,6 @@ def test_the_names_of_the_symbols_change_no_label(model, data):
     found, again = find_limits(model, theta).label, find_limits(other, moved).label
     known = (found != Label.UNRESOLVED) & (again != Label.UNRESOLVED)
     assert torch.equal(found[known], again[known])
-
-
-@law(2, 4, model=models(longest=5), data=st.data())
-def test_a_row_does_not_see_the_others(model, data):
-    """Permuted and split batches give the same ends, bit by bit."""
-    theta = data.draw(starts(len(model.coordinates), rows=3, values=magnitudes(-3, 0.7)))
-    order = torch.tensor(data.draw(st.permutations(range(len(theta)))))
-    cut = data.draw(st.integers(0, len(theta)))
-    whole = find_limits(model, theta)
-    same_ends(find_limits(model, theta[order]), part_of(whole, order))
-    for index in (slice(0, cut), slice(cut, None)):
-        if len(theta[index]):
-            same_ends(find_limits(model, theta[index]), part_of(whole, index))
 
 
 @law(2, 4, model=models(longest=5), data=st.data())

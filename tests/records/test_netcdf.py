@@ -11,7 +11,7 @@ from flowsim.records.netcdf import check_output, read_record, write_atomically, 
 
 @pytest.fixture(scope="module")
 def record():
-    return portrait_record(CanonicalModel(BinaryChain(0.5, 0.8)), resolution=8)
+    return portrait_record(CanonicalModel(BinaryChain(0.5, 0.8)), resolution=8, confirm=4)
 
 
 def test_round_trip_keeps_everything(record, tmp_path):

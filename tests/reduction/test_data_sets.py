@@ -23,7 +23,7 @@ def test_three_equal_units_move_in_four_coordinates_whatever_the_data():
              "bias": torch.tensor(0.1)}  # fmt: skip
     # all inputs on one line: the weights' part across it never moves
     on_a_line = flowsim.reduce(loss_on(torch.stack([T, 2 * T], 1), T**2 + T), start)
-    found = origin_of_coordinates(on_a_line, draw, start, draws=3)
-    assert found == (10, 4, 3, 0, (4, 4, 4))
+    found = origin_of_coordinates(on_a_line, draw, start, draws=2)
+    assert found == (10, 4, 3, 0, (4, 4))
     free = flowsim.reduce(draw(torch.Generator().manual_seed(5)), start)
     assert origin_of_coordinates(free, draw, start, draws=2)[1:4] == (4, 4, 0)

@@ -35,13 +35,3 @@ def test_a_lifted_start_has_one_point_for_all_or_one_for_each():
     for theta in (None, torch.zeros(3, 2), torch.zeros(1, 2, 2), torch.tensor(1.0)):
         with pytest.raises(InputError, match="needs one point for each of 2 models"):
             initial_weights(arch, "lifted", [0, 1], theta=theta)
-
-
-def test_attention_reads_along_alpha_and_writes_along_beta():
-    arch, theta = Architecture(3, 2, hidden=2), torch.tensor([0.8, -1.5, 0.6], dtype=F64)
-    alpha, beta = torch.tensor([0.6, 0.0, -0.8]).double(), torch.tensor([0.0, 1.0, 0.0]).double()
-    v, o = 0.6**0.5, 0.6**0.5  # a = o v, shared out evenly
-    for given, used in ((beta, beta), (None, alpha)):
-        weights = lift_canonical(theta, arch, alpha=alpha, beta=given)
-        assert torch.allclose(weights["0.value"], v * used[:, None] * alpha, atol=1e-12)
-        assert torch.allclose(weights["0.out"], o * alpha[:, None] * used, atol=1e-12)
