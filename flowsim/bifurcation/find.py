@@ -122,8 +122,8 @@ def _known(system: System, value: float) -> Tensor:
         x, y = (torch.as_tensor(side).double() for side in (curve.x, curve.y))
         there = (x.isfinite() & y.isfinite()).nonzero()[:, 0]
         if curve.kind in CRITICAL and not curve.of and len(there):
-            some = there[torch.linspace(0, len(there) - 1, min(_PLACES, len(there))).long()]
-            places.append(theta_at(plane, x[some], y[some], check_fixed(plane, {})))
+            chosen = there[torch.linspace(0, len(there) - 1, min(_PLACES, len(there))).long()]
+            places.append(theta_at(plane, x[chosen], y[chosen], check_fixed(plane, {})))
     return torch.cat(places) if places else torch.zeros(0, len(system.coordinates)).double()
 
 
@@ -292,13 +292,13 @@ def _connected(tracer: Tracer, one: Tensor, other: Tensor, value: Tensor) -> Ten
     """
     n = len(one)
     part = torch.linspace(0, 1, _BETWEEN + 2, dtype=one.dtype)[:, None, None]
-    way = one + part * (other - one)
-    rows, values = way.reshape(-1, one.shape[1]), value.repeat(_BETWEEN + 2)
+    path = one + part * (other - one)
+    rows, values = path.reshape(-1, one.shape[1]), value.repeat(_BETWEEN + 2)
     rows, ok = zeros_from(tracer.system, rows, values, tracer.size)
     slope = tracer.system.jacobian(rows, values) * tracer.size
     count = tracer.unstable(slope, tracer.continua(slope))[0].reshape(_BETWEEN + 2, n)
-    way = rows.reshape(_BETWEEN + 2, *one.shape) / tracer.size
-    gaps, length = way.diff(dim=0).norm(dim=2).amax(0), (way[-1] - way[0]).norm(dim=1)
+    path = rows.reshape(_BETWEEN + 2, *one.shape) / tracer.size
+    gaps, length = path.diff(dim=0).norm(dim=2).amax(0), (path[-1] - path[0]).norm(dim=1)
     same = (count == count[0]).all(0) & ok.reshape(_BETWEEN + 2, n).all(0)
     return same & (gaps <= 0.5 * length + 1e-9)
 

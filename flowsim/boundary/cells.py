@@ -52,7 +52,7 @@ def with_edge_distance(
     )
     mesh = np.meshgrid(*axes, indexing="ij")
     search.nearest(np.stack([side.ravel() for side in mesh], axis=1), end_codes.ravel())
-    away = search.away.reshape(label.shape)
+    away = search.distances.reshape(label.shape)
     return record.assign(edge_distance=(names, away, edge_attributes(model, names)))
 
 

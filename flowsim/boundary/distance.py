@@ -126,27 +126,30 @@ def edge_distance(model: Model, starts: Numbers, within: Mapping[str, Range] | N
         found = search.nearest(theta[rows][:, free].numpy())
         lifted = theta[rows].clone()
         lifted[:, free] = torch.from_numpy(found)
-        distance[rows] = torch.from_numpy(search.away)
+        distance[rows] = torch.from_numpy(search.distances)
         nearest[rows] = torch.where(lifted.isfinite().all(1, keepdim=True), lifted, torch.nan)
     lead = starts.shape[:-1]
     return EdgeDistance(distance.reshape(lead), nearest.reshape(starts.shape), len(free) > 2)
 
 
 class Search:
-    """Search of a window for ends other than those of starts.
+    """Finds the nearest place of a window with another end than a start's, for many starts.
 
     Args:
         model: the model.
         window: ranges of the coordinates that vary, by name.
         fixed: values of the others, by name.
-        place: the model's coordinates (m, k) of values (m, d) of those that vary.
-        ends: of the model, if some have been met; else new ones.
-        axes, end_codes: nodes that have been followed, by axis, and the codes of their ends; by
-            default a lattice is.
+        place: gives all coordinates (m, k) for values (m, d) of those that vary.
+        ends: the register of the model's ends; by default an empty one.
+        axes, end_codes: a grid whose ends are known, by axis, and their codes; by default a grid is
+            followed.
 
     Attributes:
-        own: codes of the starts' ends, (n,).
-        away: their distances, NaN of a start without an end.
+        start_codes: codes of the starts' ends, (n,).
+        distances: of the starts to these places, NaN of a start without an end.
+        node_codes: ``end_codes``, or None.
+        spacing: largest distance of neighbouring nodes along each axis.
+        tolerance: width to which brackets are halved.
     """
 
     def __init__(
@@ -155,7 +158,7 @@ class Search:
         axes: Sequence[np.ndarray] | None = None, end_codes: np.ndarray | None = None,
     ) -> None:  # fmt: skip
         self.model, self.window, self.fixed, self.place = model, window, fixed, place
-        self.ends, self.own = ends or Ends(model), np.zeros(0, int)
+        self.ends, self.start_codes = ends or Ends(model), np.zeros(0, int)
         self.solver = solver_of(model)
         self.batched = self.solver.batched
         sides = list(window.values())
@@ -166,9 +169,9 @@ class Search:
                          for (low, high), values in zip(sides, axes, strict=True)]  # fmt: skip
         else:
             end_codes = None
-        self.known = end_codes
-        self.cell = np.array([np.diff(values).max() for values in self.axes])
-        self.exact = _EXACT * max(high - low for low, high in sides)
+        self.node_codes = end_codes
+        self.spacing = np.array([np.diff(values).max() for values in self.axes])
+        self.tolerance = _EXACT * max(high - low for low, high in sides)
 
     def label(self, points: np.ndarray, exact: bool = True) -> np.ndarray:
         """Codes of the ends of points (m, d); −1 of those in no basin."""
@@ -192,14 +195,14 @@ class Search:
         """
         mesh = np.meshgrid(*self.axes, indexing="ij")
         nodes = np.stack([side.ravel() for side in mesh], axis=1)
-        end_codes = self._codes(nodes, mesh[0].shape)
-        self.own = self.label(starts, exact=self.batched) if own is None else own
-        found = self._found(starts, nodes, end_codes)
-        self.away = np.linalg.norm(found - starts, axis=1)
-        self.away[np.isnan(self.away) & (self.own > 0)] = np.inf
+        end_codes = self._codes_of_nodes(nodes, mesh[0].shape)
+        self.start_codes = self.label(starts, exact=self.batched) if own is None else own
+        found = self._places(starts, nodes, end_codes)
+        self.distances = np.linalg.norm(found - starts, axis=1)
+        self.distances[np.isnan(self.distances) & (self.start_codes > 0)] = np.inf
         return found
 
-    def _codes(self, nodes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    def _codes_of_nodes(self, nodes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """The codes of the nodes, of which those inside the lattice may be known."""
         if len(self.model.coordinates) == 1:  # neighbours end together unless the field parts them
             field = self._field(nodes)[:, 0]
@@ -209,14 +212,14 @@ class Search:
             last = np.append(first[1:], len(nodes))
             codes = self.label(nodes[(first + last) // 2], exact=False)
             return np.repeat(codes, last - first)
-        if self.known is None:
+        if self.node_codes is None:
             return self.label(nodes, exact=False).reshape(shape)
-        end_codes = np.pad(self.known, 1)
-        rim = np.pad(np.zeros(self.known.shape, bool), 1, constant_values=True)
+        end_codes = np.pad(self.node_codes, 1)
+        rim = np.pad(np.zeros(self.node_codes.shape, bool), 1, constant_values=True)
         end_codes[rim] = self.label(nodes[rim.ravel()], exact=False)
         return end_codes
 
-    def _found(self, starts: np.ndarray, nodes: np.ndarray, end_codes: np.ndarray) -> np.ndarray:
+    def _places(self, starts: np.ndarray, nodes: np.ndarray, end_codes: np.ndarray) -> np.ndarray:
         """The nearest places: points on a line, on curves in a plane, else towards nodes."""
         if len(self.axes) == 1:
             return self._on_line(starts, nodes, end_codes)
@@ -225,22 +228,27 @@ class Search:
         names = list(self.window)
         edges = known_edges(self.model, self.window, self.fixed, self.label, names)
         if edges and explains(edges, self.axes, end_codes):
-            return nearest_on(edges, starts, self.own)
+            return nearest_on(edges, starts, self.start_codes)
         # where levels are named, critical points form curves
         if {*self.model.coordinates} == {*names} and not self.ends.named:
             order = [self.model.coordinates.index(name) for name in names]
             edges = manifold_edges(self.model, self.window, self.label, order)
             if explains(edges, self.axes, end_codes):
-                return nearest_on(edges, starts, self.own)
+                return nearest_on(edges, starts, self.start_codes)
         shooting = None
         if self.batched:
             shooting = Shooting(self.model, self.place, partial(self._codes_of, exact=False))
-        edges = bisected_edges(self.label, self.axes, end_codes, self.exact, self.batched, shooting)
-        return nearest_on(edges, starts, self.own)
+        edges = bisected_edges(
+            self.label, self.axes, end_codes, self.tolerance, self.batched, shooting
+        )
+        return nearest_on(edges, starts, self.start_codes)
 
     def _on_line(self, starts: np.ndarray, nodes: np.ndarray, end_codes: np.ndarray) -> np.ndarray:
         """The nearest of all places between neighbouring nodes or starts where the end changes."""
-        nodes, codes = np.concatenate([nodes, starts]), np.concatenate([end_codes, self.own])
+        nodes, codes = (
+            np.concatenate([nodes, starts]),
+            np.concatenate([end_codes, self.start_codes]),
+        )
         order = np.argsort(nodes[:, 0], kind="stable")
         order = order[codes[order] > 0]
         nodes, codes = nodes[order], codes[order]
@@ -249,7 +257,9 @@ class Search:
         rows = np.isnan(places[:, 0])
         places[rows] = self._ray(nodes[at][rows], nodes[at + 1][rows], codes[at][rows])
         away = np.abs(starts - places.T)
-        beside = (codes[at] == self.own[:, None]) | (codes[at + 1] == self.own[:, None])
+        beside = (codes[at] == self.start_codes[:, None]) | (
+            codes[at + 1] == self.start_codes[:, None]
+        )
         away[~beside] = np.inf
         found: np.ndarray = np.pad(places, ((0, 1), (0, 0)), constant_values=np.nan)
         nearest = np.pad(away, ((0, 0), (0, 1)), constant_values=1e300).argmin(axis=1)
@@ -274,8 +284,8 @@ class Search:
     def _towards(self, starts: np.ndarray, nodes: np.ndarray, end_codes: np.ndarray) -> np.ndarray:
         """The nearest of the boundary points towards the nearest nodes with another end."""
         best = np.full(starts.shape, np.nan)
-        for own in np.unique(self.own[self.own > 0]):
-            rows, others = self.own == own, nodes[(end_codes != own) & (end_codes > 0)]
+        for own in np.unique(self.start_codes[self.start_codes > 0]):
+            rows, others = self.start_codes == own, nodes[(end_codes != own) & (end_codes > 0)]
             if not len(others):
                 continue
             count = min(_NEAREST, len(others))
@@ -291,7 +301,7 @@ class Search:
         self, inner: np.ndarray, outer: np.ndarray, own: np.ndarray, halvings: int = 0
     ) -> np.ndarray:
         """Places on the ways to others where the end changes."""
-        size = self.exact
+        size = self.tolerance
         longest = float(np.linalg.norm(outer - inner, axis=1).max(initial=0.0))
         halvings = halvings or max(int(np.ceil(np.log2(max(longest, size) / size))), 1)
         found = find_crossings(
@@ -308,8 +318,8 @@ class Search:
         both sides; Newton's step on the distance follows, and a bisection along the new way.
         """
         rows = np.flatnonzero(np.linalg.norm(found - starts, axis=1) > 0)
-        start, place, own = starts[rows], found[rows], self.own[rows]
-        step = np.full(len(rows), _FIRST) * self.cell.min()
+        start, place, own = starts[rows], found[rows], self.start_codes[rows]
+        step = np.full(len(rows), _FIRST) * self.spacing.min()
         for i in range(_STEPS if len(rows) else 0):
             if i == 0:  # a bracket around what may be interpolated
                 place = self._on_way(start, place, 1e-2 * step, own)

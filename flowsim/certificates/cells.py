@@ -79,9 +79,9 @@ def with_certificates(
             np.linalg.norm((start[rows] - start[middle]) * root, axis=1).max() * (1 + 1e-12)
             for rows, middle in zip(groups, middles, strict=True)
         ])  # fmt: skip
-        told = followed(model, start[middles], radius, ends[middles], size, found, trap)
-        for rows, what in zip(groups, told, strict=True):
-            proof[rows] = what
+        proofs = followed(model, start[middles], radius, ends[middles], size, found, trap)
+        for rows, found_proof in zip(groups, proofs, strict=True):
+            proof[rows] = found_proof
     proof = _checked(proof, code.ravel(), ends, meanings, found, size)
     below = (proof >= 0) | (proof == -3)
     rule = np.where(below.reshape(shape), int(Rule.BELOW_PASS), record["rule"].to_numpy())

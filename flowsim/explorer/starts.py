@@ -116,7 +116,7 @@ def edge_of(view: View, start: Start, stop: Stop) -> float:
         lambda points: theta_at(plane, points[:, 1], points[:, 0], view.fixed_values),
     )  # fmt: skip
     search.nearest(np.array([start]))
-    return float(search.away[0])
+    return float(search.distances[0])
 
 
 def _to_its_end(view: View, theta: Tensor, limits: Limits) -> tuple[Tensor, Tensor]:
