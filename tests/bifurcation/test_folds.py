@@ -111,6 +111,8 @@ def test_flips_of_steps_are_followed_over_a_second_number(second, known):
     assert float(curve.value.max()) == pytest.approx(side[1])
 
 
+@pytest.mark.slow
+@pytest.mark.turns
 def test_the_command_resumes_draws_fold_curves_and_prints_cusps(tmp_path, monkeypatch):
     (tmp_path / "cusp.py").write_text(
         "import flowsim\nclass Cusp(flowsim.Model):\n    coordinates = ('x',)\n"

@@ -52,6 +52,8 @@ def test_all_critical_points_of_a_tilted_double_well_are_proven_and_its_passes_b
         assert lowest - 0.01 < well.level < lowest
 
 
+@pytest.mark.slow
+@pytest.mark.turns
 def test_a_portrait_records_which_ends_are_proven(monkeypatch):
     monkeypatch.setattr(wells, "SIDE", 48)
     plain, record = (

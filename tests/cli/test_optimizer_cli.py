@@ -39,6 +39,8 @@ def test_a_scan_is_trained(tmp_path):
     assert "scan_rank-one_N4_momentum_steps40_p0.5_q0.8_grid6x6.nc" in done.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.turns
 def test_gaussian_starts_are_trained_beside_the_flow(tmp_path):
     words = [*TRAINED, "gd", "--learning-rate", "0.05", "--steps", "300", "--sigma", "0.5:1:2",
              "--samples", "24", "--seed", "3", "--out", "a.png"]  # fmt: skip

@@ -4,7 +4,6 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-import torch
 import xarray as xr
 
 from flowsim.errors import InputError
@@ -25,14 +24,6 @@ def test_arrival_is_where_a_run_stays():
     lines = np.array([[0.9, 0.01, 0.9], [0.01, 0.01, 0.01], [0.01, 0.01, 0.9]])
     found = import_module("first_weights").arrived(lines, np.array([0, 10, 20]))
     np.testing.assert_array_equal(found, [10, 0, np.nan])
-
-
-def test_orthogonal_matrices():
-    script = import_module("first_weights")
-    for shape in ((3, 16, 4), (3, 4, 16)):
-        part = script.orthogonal(torch.randn(shape, dtype=torch.float64))
-        gram = part.mT @ part if shape[1] > shape[2] else part @ part.mT
-        torch.testing.assert_close(gram, torch.eye(4, dtype=torch.float64).expand(3, 4, 4))
 
 
 def test_kept_variations_are_not_trained_again(tmp_path, monkeypatch):

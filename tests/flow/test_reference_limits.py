@@ -115,6 +115,8 @@ def test_a_sample_of_labels_is_confirmed_and_a_wrong_one_is_found(generator):
     assert some[0] == some[4] and len(set(some)) > 1
 
 
+@pytest.mark.slow
+@pytest.mark.turns
 def test_beside_the_separatrix_the_tolerance_is_tightened(monkeypatch):
     """Starts 3e-9 beside it, some of which a coarse tolerance takes to its other side."""
     model = CanonicalModel(BinaryChain(0.5, 0.8))

@@ -136,7 +136,9 @@ def test_places_about_a_corner_of_the_loss_are_one_minimum():
     assert [end.dimension for end in found] == [0] and (codes == 1).all()
 
 
-@pytest.mark.parametrize("tilt, count", [(0.02, 2), (0.2, 1)])
+@pytest.mark.parametrize(
+    "tilt, count", [(0.02, 2), pytest.param(0.2, 1, marks=[pytest.mark.slow, pytest.mark.turns])]
+)
 def test_a_minimum_that_is_flat_along_a_curved_valley_is_one(tilt, count):
     """Along ab = 1 the loss grows as the fourth power, and points rest 1e-7 apart."""
 

@@ -58,12 +58,6 @@ def test_gradient_energy_and_the_canonical_plane(case, generator):
     assert (turn / (pushed.norm(dim=1) * there.norm(dim=1))).abs().max() < 1e-12
 
 
-def test_the_saddle_has_energy_minus_two():
-    for s, p, m in CASES:
-        model = states(s, p, m)
-        assert model.conserved([[0.0, -(m**-0.5)]])["energy"].item() == pytest.approx(-2, rel=1e-14)
-
-
 def test_two_states_are_the_binary_loss_of_twice_the_gap():
     gap = torch.linspace(-9, 9, 41, dtype=torch.float64)
     for p in (0.2, 0.7):

@@ -1,7 +1,5 @@
 """The portrait of the S-state plane: its closed forms, its figure and its commands."""
 
-import json
-
 import numpy as np
 import pytest
 from command import assert_refused, run
@@ -62,31 +60,6 @@ def test_it_is_written_read_and_drawn(record, tmp_path):
     drawn = draw_layers(again, Figure().add_subplot())
     (entry,) = [handle for handle in drawn if handle.get_label() == "saddle"]
     assert entry.get_marker() == "X" and entry.get_linestyle() == "None"  # no line of them
-
-
-@pytest.mark.slow
-@pytest.mark.turns
-def test_portrait_and_scan_on_the_command_line(tmp_path):
-    words = [*STATES, "--resolution", "16", "--json"]
-    found = json.loads(run("portrait", *words, cwd=tmp_path).stdout)
-    assert found["figure"] == "portrait_states_S5_p0.9.png"
-    assert found["oracle_wrong"] == 0 and found["hidden_per_state"] == 4
-    said = run("portrait", *STATES, "--resolution", "8", "--out", "b.png", cwd=tmp_path).stdout
-    assert "p > 4/5" in said
-    scan = ["scan", *STATES[:4], "--p", "0.6:0.9:3", "--grid", "12x10", "--fraction", "1e-3"]
-    done = run(*scan, "--hidden-per-state", "2", "--confirm", "64", cwd=tmp_path)
-    assert done.returncode == 0 and "hidden_per_state = 2" in done.stdout
-    record = read_record(tmp_path / "scan_states_S5_m2_p0.6to0.9_grid12x10.nc")
-    assert record.attrs["confirm_agree"] == 64 and "q" not in record.attrs
-    learned = (record["label"] == Label.GLOBAL_MINIMUM).to_numpy()
-    assert np.array_equal(np.isfinite(record["hitting_time"].to_numpy()), learned)
-    again = run(*scan, "--hidden-per-state", "2", "--confirm", "64", "--resume", cwd=tmp_path)
-    assert again.returncode == 0
-    refined = ["scan", *STATES, "--grid", "16x16", "--refine", "2", "--out", "fine.nc", "--json"]
-    found = json.loads(run(*refined, cwd=tmp_path).stdout)
-    assert found["refine_disagree"] == 0 and found["refine_distance"] < 0.5
-    drawn = run("portrait", "--from", "fine.nc", cwd=tmp_path)
-    assert drawn.returncode == 0 and "S = 5" in drawn.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What of a found model belongs to the architecture, on networks whose answer is derived."""
 
+import pytest
 import torch
 
 import flowsim
@@ -8,6 +9,8 @@ from flowsim.reduction.data_sets import origin_of_coordinates
 T = torch.linspace(-1, 1, 8).double()
 
 
+@pytest.mark.slow
+@pytest.mark.turns
 def test_three_equal_units_move_in_four_coordinates_whatever_the_data():
     """Units that start alike stay alike: the weights of one, (w₁, w₂), its output and a bias."""
 

@@ -271,6 +271,8 @@ def found():
     return flowsim.reduce(wells, start)
 
 
+@pytest.mark.slow
+@pytest.mark.turns
 def test_it_goes_wherever_a_model_of_a_user_goes(tmp_path):
     model = pickle.loads(cloudpickle.dumps(found()))
     assert model.coordinates == ("a", "b")

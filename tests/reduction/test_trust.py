@@ -23,6 +23,8 @@ def model():
     return flowsim.reduce(valley, {"x": number(0.7), "y": torch.zeros(3)})
 
 
+@pytest.mark.slow
+@pytest.mark.turns
 def test_noise_frees_what_grows_and_nothing_else(model):
     starts = [[0.7], [-0.7]]
     calm = agreement(model, starts, until=300.0)
