@@ -37,15 +37,15 @@ class Saddle(NamedTuple):
 
     Attributes:
         theta: the point, (k,).
-        left: the left eigenvector of that direction, (k,), along whose side ``codes[0]`` is.
+        left: the left eigenvector of that direction, (k,), along whose side ``end_codes[0]`` is.
         bend: M of ψ = ℓ·y + y·My, of y beside the saddle, which the flow multiplies by e^{λt}.
-        codes: of the ends to which the flow leads from both sides.
+        end_codes: of the ends to which the flow leads from both sides.
     """
 
     theta: np.ndarray
     left: np.ndarray
     bend: np.ndarray
-    codes: tuple[int, int]
+    end_codes: tuple[int, int]
 
 
 class Shooting:
@@ -58,13 +58,16 @@ class Shooting:
     Args:
         model: whose flow it is.
         place: the model's coordinates (m, k) of places (m, d).
-        codes: of the ends of θ (m, k), not positive for no end.
+        end_codes: gives codes of the ends of θ (m, k), not positive for no end.
     """
 
     def __init__(
-        self, model: Model, place: Callable[[Tensor], Tensor], codes: Callable[[Tensor], np.ndarray]
+        self,
+        model: Model,
+        place: Callable[[Tensor], Tensor],
+        end_codes: Callable[[Tensor], np.ndarray],
     ) -> None:
-        self.model, self.place, self.codes = model, place, codes
+        self.model, self.place, self.end_codes = model, place, end_codes
         self.saddles: list[Saddle] = []
 
     def crossings(
@@ -119,7 +122,7 @@ class Shooting:
             return None
         points = np.stack([saddle.theta for saddle in self.saddles])
         left = np.stack([saddle.left for saddle in self.saddles])
-        codes = np.array([saddle.codes for saddle in self.saddles])
+        codes = np.array([saddle.end_codes for saddle in self.saddles])
         away = np.linalg.norm(theta[:, :, None] - points, axis=3)  # (steps, n, saddles)
         nearest = away.min(0)
         # of its two ends
@@ -242,7 +245,7 @@ class Shooting:
         left = np.linalg.inv(vectors)[out].real
         way = torch.from_numpy(vectors[:, out].real)
         both = torch.stack([point + sign * _BESIDE * size * way for sign in (1, -1)])
-        one, other = self.codes(both).tolist()
+        one, other = self.end_codes(both).tolist()
         if one != other and min(one, other) > 0:
             left /= np.linalg.norm(left)
             bend = self._bend(point, left, float(rates[out].real), size)

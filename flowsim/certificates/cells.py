@@ -65,9 +65,9 @@ def with_certificates(
     ends = np.stack([record[f"limit_{name}"].to_numpy().ravel() for name in names], 1)
     root = np.sqrt(np.array(model.metric, float))
     size = float(np.linalg.norm([high - low for low, high in window.values()]))
-    trap = None
+    trap_loss = None
     if losses is not None and not losses.degenerate:
-        trap = losses.trap - 1e-12 * abs(losses.trap)
+        trap_loss = losses.trap - 1e-12 * abs(losses.trap)
     open_ = np.array([not name.startswith(("unresolved", "saddle")) for name in meanings])[code]
     proof = np.where(open_.ravel() & held_above_best(model, losses, start), -4, -1)
     for side in _BLOCKS:
@@ -79,7 +79,7 @@ def with_certificates(
             np.linalg.norm((start[rows] - start[middle]) * root, axis=1).max() * (1 + 1e-12)
             for rows, middle in zip(groups, middles, strict=True)
         ])  # fmt: skip
-        proofs = followed(model, start[middles], radius, ends[middles], size, found, trap)
+        proofs = followed(model, start[middles], radius, ends[middles], size, found, trap_loss)
         for rows, found_proof in zip(groups, proofs, strict=True):
             proof[rows] = found_proof
     proof = _checked(proof, code.ravel(), ends, meanings, found, size)

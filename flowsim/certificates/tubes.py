@@ -22,7 +22,7 @@ _ROUNDED = 1e-13
 @np.errstate(all="ignore")
 def followed(
     model: Model, start: np.ndarray, radius: np.ndarray, ends: np.ndarray, size: float,
-    landscape: Landscape | None, trap: float | None,
+    landscape: Landscape | None, trap_loss: float | None,
 ) -> np.ndarray:  # fmt: skip
     """Prove where all starts within ``radius`` (n,) of ``start`` (n, k) end, by tubes.
 
@@ -37,7 +37,7 @@ def followed(
         ends: where trajectories from the starts seem to end, (n, k).
         size: of the window.
         landscape: wells of a model of two coordinates.
-        trap: a loss below which trajectories are known to end at the best.
+        trap_loss: a loss below which trajectories are known to end at the best.
 
     Returns:
         int (n,): −1 nothing; −2 they end within the tube's last box about ``ends``, at a minimum;
@@ -78,8 +78,8 @@ def followed(
         known = np.full(len(going), -1)
         if landscape is not None:
             known = np.where(good, landscape.well_below(low, high, loss.hi), known)
-        if trap is not None:
-            known[good & (loss.hi < trap)] = -3
+        if trap_loss is not None:
+            known[good & (loss.hi < trap_loss)] = -3
         if step % _LOOKED == 0 or step == _STEPS - 1:
             rows = np.flatnonzero(known == -1)
             known[rows] = np.where(_ends(model, x[rows], r[rows], ends[going[rows]]), -2, -1)
