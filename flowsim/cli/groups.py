@@ -196,10 +196,7 @@ class OptimizerOptions:
     ] = None  # fmt: skip
 
     def choice_of_optimizer(self, model: str, seed: int) -> OptimizerChoice | None:
-        """The optimizer with all its numbers; None where the flow is followed.
-
-        Batches are of models whose training is a transformer's.
-        """
+        """The optimizer with all its numbers; None where the flow is followed."""
         from flowsim.training.optimizer_choice import OptimizerChoice
 
         if self.optimizer is None:

@@ -40,11 +40,7 @@ _NEUTRAL_VALUES = {"--jobs", "--scheduler", "--out"}
 
 
 def echo(text: str) -> None:
-    """Print on stdout, where letters that its encoding lacks are escaped.
-
-    Raises:
-        InputError: stdout is on a full device. A reader that has gone away is no error.
-    """
+    """Print on stdout; InputError if it is full, and no error if its reader has gone away."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -72,11 +68,7 @@ def _drop(stream: TextIO) -> None:
 def report(
     summary: Summary, files: dict[str, Path], given: Printed, require: float | None = None
 ) -> None:
-    """Print a record's summary, its files and the seconds that it took, unless quiet.
-
-    The command ends with an exit code of its own where labels contradict a check or are unknown, or
-    where the summary's agreement is below ``require``.
-    """
+    """Print a summary, files and seconds; exit with a code where labels are in doubt."""
     whole = {
         **summary,
         "seconds": round(time.perf_counter() - given.began, 3),
@@ -119,11 +111,7 @@ _REMEDIES = {
 def write_figure(
     record: xr.Dataset, figure: Path, stored: Path | None = None, **look: Any
 ) -> Summary:
-    """Draw a record, write the figure, and the record if it has a name.
-
-    Both appear together; where the figure cannot be drawn the record is kept alone. ``look`` are
-    arguments of ``flowsim.draw``. Returns the record's summary.
-    """
+    """Draw a record, write figure and record together, and return its summary."""
     from flowsim.drawing.any_record import draw
     from flowsim.drawing.style import save_figure
     from flowsim.portraits.summaries import summarize

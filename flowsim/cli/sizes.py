@@ -39,10 +39,7 @@ def check_training(
     d: int, length: int, layers: int, hidden: int, models: int, batch: int, steps: int,
     states: int = 2, contexts: int = 0,
 ) -> None:  # fmt: skip
-    """Check training: weights, gradient and two moments, and a batch's activations in every layer.
-
-    ``contexts`` are rows of a kernel that is drawn for every sequence, 0 where none is.
-    """
+    """Check training: weights, gradient, two moments, and activations of a batch."""
     held_out = 64
     weights = d * (states + length) + layers * (4 * d * d + 2 * d * hidden)
     traces = batch * length * layers * (8 * d + 2 * hidden + length)
@@ -57,10 +54,7 @@ def check_training(
 
 
 def check_comparison(d: int, length: int, points: int, hidden: int, batch: int = 0) -> None:
-    """Check a comparison: positions and their rates at every start, in a few copies.
-
-    Batches are drawn for all starts together, of which one after the other is trained.
-    """
+    """Check a comparison: positions and their rates at every start, in a few copies."""
     at_rest = 4.0 * points * d * (length + 4 * d + 2 * hidden)
     smaller = "--length, --d, --states, --hidden-per-state or number of starts"
     require_memory(
@@ -71,10 +65,7 @@ def check_comparison(d: int, length: int, points: int, hidden: int, batch: int =
 
 
 def check_optimizer(batch: int, length: int, attention: bool, starts: int) -> None:
-    """Check an optimizer in reduced coordinates: a batch's symbols, starts at every position.
-
-    The batches are the same for all starts; with attention the past of every symbol counts.
-    """
+    """Check an optimizer in reduced coordinates: a batch's symbols, starts at every position."""
     seen = (batch if attention else 2) * length if batch else 0
     columns = length if batch or attention else 1
     require_memory(

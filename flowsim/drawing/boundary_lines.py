@@ -16,7 +16,6 @@ from flowsim.drawing.style import (
     LINE,
     Canvas,
     Look,
-    Styles,
     about,
     basin_names,
     meanings,
@@ -26,7 +25,7 @@ from flowsim.drawing.style import (
 from flowsim.records.attributes import axes_of
 
 #: Lighter than ink, so that the boundary stands out among the starts that were followed.
-_POINT = Styles({**INK, "global_minimum": "#7fb2d4"}, 1)
+_POINT = {"global_minimum": "#7fb2d4"}
 BESIDE_SADDLES: dict[str, Any] = {"color": INK["saddle"], "linewidth": 1.2}
 _STYLE: dict[bool, dict[str, Any]] = {
     False: {"color": LINE, "linewidth": 1.8, "zorder": 4},
@@ -144,7 +143,7 @@ def _draw_nodes(record: xr.Dataset, ax: Any) -> list[Line2D]:
     for code, name in enumerate(names):
         if name == "saddle":
             continue
-        chosen, colour = label == code, _POINT[name]
+        chosen, colour = label == code, _POINT.get(name) or INK[name]
         if chosen.any():
             ax.scatter(x[chosen], y[chosen], s=size, color=colour, linewidths=0, rasterized=True)
             style: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 4}

@@ -214,10 +214,7 @@ def _words(record: xr.Dataset, chain: tuple[float, ...]) -> str:
 
 
 def name_lines(ax: Axes, known: list[tuple[str, float]], short: bool = False) -> None:
-    """A dotted line for every loss, its names right of the axes, apart from others'.
-
-    Its value stands behind them, unless they have to be ``short``: then each has a line of its own.
-    """
+    """A dotted line for every loss, its names at the right, with values unless ``short``."""
     rows: list[tuple[float, list[str]]] = []
     for name, loss in sorted(known, key=lambda line: line[1]):
         name = _NAMES.get(name, name)

@@ -19,12 +19,7 @@ Paths = Any
 
 
 def with_paths(record: xr.Dataset, paths: Paths) -> xr.Dataset:
-    """The record of a plane with paths over it, as ``draw`` takes them.
-
-    Returns:
-        The record with, for axes (w, e), ``path_w`` and ``path_e`` over (step, path), NaN after a
-        path's end, and ``path_name`` over (path).
-    """
+    """The record of a plane with paths over it, as ``draw`` takes them."""
     across, up = axes_of(record)
     files = [paths] if isinstance(paths, (str, Path)) else paths
     if isinstance(files, (list, tuple)) and all(isinstance(f, (str, Path)) for f in files):

@@ -211,11 +211,7 @@ def draw_basins(
     record: xr.Dataset, ax: Axes, plane: tuple[str, str] | None = None,
     hidden: np.ndarray | None = None,
 ) -> list[Any]:  # fmt: skip
-    """The cells by what became of them, some hatched; a legend's entries.
-
-    The cells' horizontal and vertical coordinate are by default those of the record's plane. Cells
-    that are ``hidden`` under something else have no hatch and no entry.
-    """
+    """The cells by what became of them, but the hidden ones, some hatched; a legend's entries."""
     across, up = plane or axes_of(record)
     label = outcome(record).transpose(up, across, ...)
     found, names = label.to_numpy(), meanings(label)
@@ -258,10 +254,7 @@ def draw_basins(
 
 
 def outcome(record: xr.Dataset) -> xr.DataArray:
-    """The label of every cell; of steps of a whole transformer, also how far they came.
-
-    Runs without a label are then on the plateau, above or below it, or diverged.
-    """
+    """The label of every cell; of steps of a whole transformer, also how far they came."""
     label, names = record["label"], list(_CELLS)
     if "open_share" not in record:
         return label
@@ -471,11 +464,7 @@ def _to_others(ends: Sequence[str]) -> str:
 
 
 def draw_curves(record: xr.Dataset, ax: Axes) -> list[Any]:
-    """The boundary between the labels and all curves of the record, each kind in its style.
-
-    Returns:
-        Entries for a legend, one for each kind.
-    """
+    """The boundary between the labels and all curves of the record; a legend's entries by kind."""
     across, up = axes_of(record)
     curves = curves_of(record, across, up)
     found: list[Any] = []

@@ -88,8 +88,7 @@ def draw_space(record: xr.Dataset, ax: Any, family: str = "orbit") -> list[Artis
 
 
 def _box(record: xr.Dataset, family: str) -> dict[str, tuple[float, float]]:
-    """The drawn interval of each coordinate, that of the vertical axis last: z, or y where the
-    plane y = 0 is critical."""
+    """The drawn interval of each coordinate, that of the vertical axis last."""
     x, y = axes_of(record)
     others = {str(name).removeprefix("orbit_") for name in record if "orbit_" in str(name)}
     (z,) = others - {x, y, "label"}
@@ -164,10 +163,7 @@ def _draw_curves(record: xr.Dataset, ax: Any, box: dict[str, tuple[float, float]
 def _draw_orbits(
     record: xr.Dataset, ax: Any, family: str, box: dict[str, tuple[float, float]]
 ) -> list[Artist]:
-    """Each orbit from its start (dot) with an arrow along it, coloured by where it ends.
-
-    Ends that were found are marked; others are drawn as the minima that the model knows.
-    """
+    """Each orbit from its start (dot) with an arrow along it, coloured by where it ends."""
     names = meanings(record[f"{family}_label"])
     found, words = "ends" in record.attrs, basin_names(record)
     columns = [record[f"{family}_{name}"].to_numpy() for name in box]

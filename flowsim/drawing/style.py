@@ -40,6 +40,13 @@ _INFINITIES = (
     ("#eeeeee", "#4d4d4d", "*", "oo"), ("#c9c9c9", "#9a3b6b", "h", "xx"),
     ("#dfd3c3", "#6b5433", "p", "++"), ("#c3cfdf", "#33486b", ">", "OO"),
 )  # fmt: skip
+#: The same of ends with names.
+_ENDS = {
+    "global_minimum": ("#d6e9f5", "#00537f", "o", ""),
+    "local_minimum": ("#e8965a", "#c25700", "^", "///"),
+    "saddle": ("#ffffff", "#7a4fa3", "s", ""),
+    "unresolved": ("#000000", "#000000", "X", ""),
+}
 #: The same of what an optimizer's steps do beside coming to rest.
 _STEPS = {
     "periodic": ("#cdb9df", "#7a4fa3", "8", "xx"),
@@ -51,8 +58,8 @@ _STEPS = {
 class Styles(dict[str, Any]):
     """Style of labels; numbered ends take theirs from kind and number."""
 
-    def __init__(self, known: Mapping[str, Any], part: int) -> None:
-        super().__init__(known)
+    def __init__(self, part: int) -> None:
+        super().__init__({name: look[part] for name, look in _ENDS.items()})
         self.part = part
 
     def __missing__(self, name: str) -> Any:
@@ -70,23 +77,8 @@ class Styles(dict[str, Any]):
         return styles[i][self.part]
 
 
-#: Areas, by label: light, dark and hatched, white, black.
-FILL = Styles({
-    "global_minimum": "#d6e9f5",
-    "local_minimum": "#e8965a",
-    "saddle": "#ffffff",
-    "unresolved": "#000000",
-}, 0)  # fmt: skip
-#: Lines, dots and edges of markers, by label.
-INK = Styles({
-    "global_minimum": "#00537f",
-    "local_minimum": "#c25700",
-    "saddle": "#7a4fa3",
-    "unresolved": "#000000",
-}, 1)  # fmt: skip
-MARKER = Styles({"global_minimum": "o", "local_minimum": "^", "saddle": "s", "unresolved": "X"}, 2)
-#: Hatches of areas, by label.
-HATCH = Styles({"global_minimum": "", "local_minimum": "///", "saddle": "", "unresolved": ""}, 3)
+#: Areas, inks of lines and of edges of markers, markers, and hatches of areas, by label.
+FILL, INK, MARKER, HATCH = map(Styles, range(4))
 #: Names of labels in a legend.
 BASINS = {
     "global_minimum": "reaches the global minima",
@@ -143,10 +135,7 @@ def plain(text: str) -> str:
 
 
 def name_of(record: xr.Dataset, coordinate: str, variable: str = "") -> str:
-    """Axis label of a coordinate: the long name of its variable, its symbol as mathematics.
-
-    ``variable`` is the one that has its values, where it has another name.
-    """
+    """Axis label of a coordinate: the long name of its ``variable``, its symbol as mathematics."""
     variable = variable or coordinate
     attributes = record[variable].attrs if variable in record.variables else {}
     if "long_name" not in attributes:
@@ -165,12 +154,7 @@ def basin_names(record: xr.Dataset) -> dict[str, str]:
 
 
 def apart(label: np.ndarray, names: Sequence[str]) -> dict[str, tuple[str, str, str]]:
-    """Fill, hatch and its colour of the ends of cells, so that neighbours differ.
-
-    Numbered ends have the styles of their numbers as long as these differ. Where there are more
-    ends, each takes the style that the fewest have of those that no neighbour has; those with
-    the most neighbours choose first.
-    """
+    """Fill, hatch and its colour of the ends of cells, so that neighbours differ."""
     look = {n: (FILL[n], HATCH[n], "#ffffff" if HATCH[n] else LINE) for n in names}
     for kind, styles in (("minimum", _MINIMA), ("infinity", _INFINITIES)):
         codes = [i for i, name in enumerate(names)
@@ -367,14 +351,7 @@ class Picture(Figure):
 
 
 class Canvas:
-    """A figure in the making: on given axes, or a new one that grows with its title and legend.
-
-    Args:
-        ax: axes to draw on; None for a new figure.
-        width, height: of a new figure without title and legend, in inches. A ``width`` of the look
-            scales both.
-        look: the arguments of ``flowsim.draw`` that say how it is finished.
-    """
+    """A figure in the making: on given axes, or a new one that grows with its title and legend."""
 
     def __init__(self, ax: Axes | None, width: float, height: float, look: Look) -> None:
         self.given, self.look, self.ax = ax is not None, look, ax
@@ -403,16 +380,7 @@ class Canvas:
         return self.ax
 
     def complete(self, lines: Iterable[str], handles: Sequence[Any], columns: int = 2) -> Any:
-        """Place the title and the legend, as wide as the figure allows, and reserve their space.
-
-        Args:
-            lines: two of the title; further ones are remarks above the legend.
-            handles: of the legend.
-            columns: of the legend at most.
-
-        Returns:
-            The new figure; or on given axes the handles, what was drawn there.
-        """
+        """Place title and legend; the new figure, or on given axes the handles."""
         height, kept, lines = 0.0, list(handles), list(lines)
         lines, remarks = [line for line in lines[:2] if line], lines[2:]
         if self.look.get("title", True) and lines:
@@ -469,16 +437,7 @@ def add_legend(
     place: Axes | Figure, handles: Sequence[Any], given: bool = False, columns: int = 2,
     width: float | None = None, remarks: Sequence[str] = (),
 ) -> float:  # fmt: skip
-    """A legend below the axes: of the whole figure, or of axes that were given; its height.
-
-    Args:
-        place: axes, or a figure.
-        handles: its entries.
-        given: whether the axes were given, so that the figure has no room kept below them.
-        columns: at most; fewer where the longest entries would be wider.
-        width: of the place in inches; by default that of the figure.
-        remarks: lines above the entries.
-    """
+    """A legend below the axes, ``remarks`` above its entries; its height in points."""
     figure = place if isinstance(place, Figure) else figure_of(place)
     size = chosen("legend.fontsize", "small")
     letters = 72 * (width or figure.get_figwidth()) / (_LETTER * points(size))

@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 
 from flowsim.errors import InputError
+from flowsim.records.attributes import plain
 from flowsim.records.netcdf import write_atomically
 
 SUFFIXES = (".csv", ".parquet", ".json")
@@ -88,15 +89,9 @@ def _places(record: xr.Dataset) -> list[tuple[Any, ...]]:
 
 
 def _all_numbers(record: xr.Dataset) -> dict[str, Any]:
-    def plain(value: Any) -> Any:
-        value = value.tolist() if hasattr(value, "tolist") else value
-        if isinstance(value, (list, tuple)):
-            return [plain(one) for one in value]
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
     variables = {
-        str(name): {"dims": list(map(str, variable.dims)), "values": plain(_named(variable).values)}
+        name: {"dims": variable.dims, "values": _named(variable).values}
         for name, variable in {**record.coords, **record.data_vars}.items()
     }
-    attributes = {str(name): plain(value) for name, value in record.attrs.items()}
-    return {"attributes": attributes, "variables": variables}
+    found: dict[str, Any] = plain({"attributes": record.attrs, "variables": variables})
+    return found

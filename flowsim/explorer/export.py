@@ -172,15 +172,7 @@ def _training_lines(view: View, full: FullSettings, start: Start) -> list[str]:
 def explored_record(
     view: View, orbits: Sequence[Orbit], runs: Sequence[Run], stop: Stop = lambda: False
 ) -> xr.Dataset:
-    """The portrait of the view's window with its own orbits and training runs in it.
-
-    Every cell is followed anew, as by ``flowsim portrait`` with the same settings. Of planes
-    (w, e), ``orbit_e`` and ``orbit_w`` (time, orbit) are the page's orbits, at their own times and
-    NaN after their ends, with ``orbit_label``; ``cloud_e``, ``cloud_w`` and ``cloud_label`` are
-    where the starts of the cloud end; ``trained_e``, ``trained_w``, ``trained_loss`` and
-    ``trained_time`` (look, run) are what full training did. ``command`` draws the plane again,
-    ``link`` is the query that brings the page back.
-    """
+    """The portrait of the window, with the page's orbits, cloud and training runs in it."""
 
     def look(_: int) -> None:
         if stop():
@@ -236,10 +228,7 @@ def saved_file(
     stop: Stop = lambda: False,
     laid: Mapping[str, np.ndarray] | None = None,
 ) -> tuple[str, bytes]:
-    """A name and the bytes of the figure ("png", "svg") or the record ("nc") of a page.
-
-    ``laid`` are the paths over its plane, each (times, runs, 2), y first, by name.
-    """
+    """A name and the bytes of a page's figure (png, svg) or record (nc), with paths over it."""
     record = explored_record(view, orbits, runs, stop)
     record = with_paths(record, laid) if laid else record
     own = {} if view.spec.is_own else view.spec.options

@@ -49,13 +49,7 @@ _ONE = Lock()
 
 @dataclass(frozen=True)
 class Cells:
-    """Labels of a grid of cells.
-
-    Attributes:
-        label: integers, axes (y, x), codes of ``ends_of`` or ``UNKNOWN``.
-        decided_by: "closed form", "flow", or "" while nothing is known.
-        final: whether these are the finest that the page computes.
-    """
+    """Labels of cells, axes (y, x): codes of ``ends_of`` or ``UNKNOWN``."""
 
     label: np.ndarray
     decided_by: str
@@ -70,16 +64,7 @@ class Cells:
 
 
 class KnownEnds:
-    """The ends of a model, which all parts of all pages number alike.
-
-    If a model names no ends, the first limits wait for those of its usual window, which number
-    the ends. Until then none is known, so that a page's own thread never waits.
-
-    Attributes:
-        named: whether the codes are labels.
-        names: of codes 0, 1, …, as many as are known.
-        captions: what a legend calls ends that were found, by name.
-    """
+    """The ends of a model, alike on all pages; found from its window where it names none."""
 
     def __init__(self, model: Model) -> None:
         self._lock, self._ends = Lock(), Ends(model)
@@ -101,9 +86,7 @@ class KnownEnds:
             return found
 
 
-@lru_cache(maxsize=64)
-def _known_ends(model: Model) -> KnownEnds:
-    return KnownEnds(model)
+_known_ends = lru_cache(maxsize=64)(KnownEnds)
 
 
 def ends_of(view: View) -> KnownEnds:
@@ -139,11 +122,7 @@ def cells_at_once(view: View) -> Cells:
 
 
 def refined(view: View, stop: Stop, beyond: int = 0) -> Iterator[Cells]:
-    """Ever finer labels by the flow; ends early once ``stop`` says so.
-
-    Each call of an engine is kept short, so that pages and sliders stay quick meanwhile. Only
-    levels of more than ``beyond`` cells a side are computed.
-    """
+    """Ever finer labels by the flow, of more than ``beyond`` cells a side, until stopped."""
     sizes = resolutions(view)
     for size in (size for size in sizes if size > beyond):
         y, x = (v.ravel() for v in np.meshgrid(*centres(view, size), indexing="ij"))
@@ -162,10 +141,7 @@ def first_look(view: View, stop: Stop) -> Iterator[Cells | xr.Dataset]:
 
 
 def followed(view: View, y: np.ndarray, x: np.ndarray, stop: Stop) -> np.ndarray:
-    """Codes of the ends of starts, each array (n,), by the flow; raises ``Stopped``.
-
-    Starts whose orbits mirror each other are followed once.
-    """
+    """Codes of the ends of starts by the flow, mirror images followed once; raises ``Stopped``."""
     model = view.model
     mirrored = model.plane.mirrored(view.fixed_values)
     place = np.round(np.abs(y) if mirrored else y, 12) + 1j * np.round(x, 12)
@@ -192,10 +168,7 @@ def centres(view: View, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def landscape(view: View, fine: bool) -> xr.Dataset:
-    """The curves and arrows of the window, as ``with_landscape``; more of both where it is fine.
-
-    A coarse layer leaves out the curves that are slow to find.
-    """
+    """The curves and arrows of the window; a coarse layer leaves out what is slow to find."""
     x_low, x_high, y_low, y_high = view.window
     points, arrows = _FINE if fine else _QUICK
     plane = view.model.plane
@@ -233,13 +206,9 @@ Curve = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Border:
-    """Curves around the basin of the global minima, or around all, each (y, x) along it.
+    """Curves (y, x) around basins, and towards starts that end in a saddle.
 
-    Attributes:
-        basins: towards trapped or unresolved starts, or between ends that were found.
-        saddles: towards starts that end in a saddle.
-        within: how far a point may be from the boundary along the edge on which it lies, in parts
-            of a cell.
+    ``within`` is how far a point may be from the boundary, in parts of a cell.
     """
 
     basins: tuple[Curve, ...] = ()
@@ -257,10 +226,7 @@ def has_border(view: View) -> bool:
 
 
 def border(view: View, cells: Cells, stop: Stop) -> Border | None:
-    """The boundary between labelled cells, each point by bisection; None if stopped.
-
-    Between cells that are still to be refined edges are halved fewer times.
-    """
+    """The boundary between labelled cells, each point by bisection; None if stopped."""
     y, x = centres(view, cells.label.shape[0])
     halvings = HALVINGS if cells.final else _ROUGH if len(y) == resolutions(view)[0] else _FINER
     ends, names = ends_of(view), (view.y, view.x)

@@ -75,11 +75,7 @@ def is_news(record: logging.LogRecord) -> bool:
 
 
 def serve(usual: View, port: int, ready: Callable[[str], None]) -> None:
-    """Serve until Ctrl-C or SIGTERM, then end cleanly.
-
-    Listens on 127.0.0.1 alone, takes sockets from pages of its own address alone, and gives each
-    page a state of its own.
-    """
+    """Serve pages of this machine alone until Ctrl-C or SIGTERM, then end cleanly."""
     sys.setswitchinterval(_SWITCH)
     logging.getLogger("bokeh").setLevel(logging.ERROR)  # pages that go away are no news
     for name in ("bokeh.server.protocol_handler", "tornado.application"):

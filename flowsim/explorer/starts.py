@@ -34,11 +34,7 @@ _LONGEST = 10.0
 
 @dataclass(frozen=True)
 class Path:
-    """Points of an orbit in physical time: arrays of one length, time increasing.
-
-    ``gap`` is the logit gap, NaN of a model that has none; ``others`` are the coordinates beside
-    the plane.
-    """
+    """Points of an orbit in time; ``others`` are the coordinates beside the plane."""
 
     time: np.ndarray
     y: np.ndarray
@@ -50,17 +46,10 @@ class Path:
 
 @dataclass(frozen=True)
 class Orbit:
-    """One start, followed.
+    """One start, followed: ``end`` is (y, x) of its limit, NaN where it is unresolved.
 
-    Attributes:
-        label: of its limit.
-        end: (y, x) of the limit, NaN where it is unresolved.
-        end_loss: loss of the limit.
-        forward: the path from the start on.
-        backward: the path that leads to the start, if asked for and not at rest.
-        beside: of coordinates at whose end the plane is not, that value and the plane's.
-        kind: the name of the end that it reached, by which it is coloured, and ``caption``, what
-            that end is called, "" of a model whose ends have names of their own.
+    ``beside`` has, of coordinates at whose end the plane is not, that value and the plane's.
+    ``kind`` names the end; ``caption`` is what it is called, "" where ends have names of their own.
     """
 
     start: Start
@@ -96,8 +85,7 @@ def follow_start(view: View, start: Start, stop: Stop = lambda: False) -> Orbit:
 
 
 def edge_of(view: View, start: Start, stop: Stop) -> float:
-    """The distance of a start to the nearest place in the window that ends elsewhere; infinite if
-    none does, NaN of a start without an end. Raises ``Stopped``, also after ten seconds."""
+    """The distance to the nearest start that ends elsewhere; raises ``Stopped``."""
     from flowsim.boundary.distance import Search  # loads scipy.interpolate
 
     plane, (x_low, x_high, y_low, y_high) = view.model.plane, view.window
@@ -120,10 +108,7 @@ def edge_of(view: View, start: Start, stop: Stop) -> float:
 
 
 def _to_its_end(view: View, theta: Tensor, limits: Limits) -> tuple[Tensor, Tensor]:
-    """Times and points of an orbit, for as long as its end is away from it in the window.
-
-    A start far out has so much loss that a small part of it is left long before the end.
-    """
+    """Times and points of an orbit, for as long as its end is away from it in the window."""
     x_low, x_high, y_low, y_high = view.window
     sides = torch.tensor([y_high - y_low, x_high - x_low], dtype=torch.float64)
     end, times, rows = view.model.plane.project(limits.theta)[0, :2], None, None
@@ -210,12 +195,7 @@ _AT_ONCE = 10
 
 @dataclass(frozen=True)
 class CloudShare:
-    """Counts of the ends of a cloud's starts that have been followed.
-
-    Attributes:
-        y, x, label: of every start that was followed, shape (n,); labels are codes of ends.
-        wanted: starts of the cloud in all.
-    """
+    """Starts of a cloud that have been followed, of ``wanted``, with codes of their ends."""
 
     y: np.ndarray
     x: np.ndarray
@@ -230,8 +210,7 @@ class CloudShare:
 
 
 def draws(cloud: GaussianCloud, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Its starts, y and x: the same draws whatever the centre and the spread, so that a share does
-    not jump while a cloud is dragged."""
+    """The cloud's starts, y and x: the same draws whatever its centre and spread."""
     unit = np.random.Generator(np.random.PCG64(0)).standard_normal((count, 2))
     return cloud.y + cloud.sigma * unit[:, 0], cloud.x + cloud.sigma * unit[:, 1]
 

@@ -50,18 +50,7 @@ _FIRST, _LATER = 0.02, 1.12
 
 @dataclass(frozen=True)
 class FullSettings:
-    """Trainer and sizes of a run of the full transformer.
-
-    Args:
-        trainer: "gd" or "flow" on the exact loss, "sgd", "adamw" or "adamw-papers" on
-            sampled batches of 16.
-        d: embedding dimension.
-        length: N; the model's own, or 8, if None.
-        noise: deviation of normal noise added to every lifted weight.
-        learning_rate: of all but the flow; the trainer's usual one if None.
-        steps: the most that are taken; a run of gd or flow ends when its fate is decided.
-        seed: of the noise and of the batches.
-    """
+    """Trainer and sizes of a run of the full transformer; None is the model's N, the usual rate."""
 
     trainer: str = "gd"
     d: int = 8
@@ -123,10 +112,7 @@ def is_untied(view: View) -> bool:
 
 
 def first_weights(view: View, settings: FullSettings, start: Start) -> Weights:
-    """The start's lift with the noise, one model: where the view's orbit begins too.
-
-    Its unembedding and its bias are those that the view holds; else e, and the best one.
-    """
+    """The start's lift with the noise, its unembedding and bias as the view holds them."""
     arch, point = full_architecture(view, settings), canonical_point(view, start)
     held = view.fixed_values
     if arch.output == "states":
@@ -155,11 +141,7 @@ def place(arch: Architecture, weights: Weights) -> tuple[float, float]:
 
 
 def logit_gap(arch: Architecture, weights: Weights, tokens: Tensor) -> float:
-    """Spread of the logits between symbols, over all tokens; NaN for no tokens.
-
-    The mean logit at the ones minus that at the zeros; of S logits that of the current state minus
-    the mean of the others.
-    """
+    """Mean logit after a one minus after a zero, or of S logits the own minus the others."""
     with torch.no_grad():
         logit = forward(arch, weights, tokens)[0]
     if arch.output == "states":
@@ -172,14 +154,7 @@ def logit_gap(arch: Architecture, weights: Weights, tokens: Tensor) -> float:
 
 @dataclass(frozen=True)
 class Progress:
-    """One look at a run.
-
-    Attributes:
-        step, time: steps taken, and their learning rates' sum (of the flow, its time).
-        loss: the exact population loss, or of held-out sequences where N is large.
-        e, w: the weights projected onto (e, w).
-        gap: mean logit after a one minus after a zero.
-    """
+    """One look at a run; ``time`` is the sum of learning rates, (e, w) the projected weights."""
 
     step: int
     time: float
@@ -193,13 +168,8 @@ class Progress:
 class Run:
     """A run as far as it has come; ``curve`` grows while it trains.
 
-    Attributes:
-        start: where it was lifted from.
-        settings: how it trains.
-        predicted: where the view's flow goes from the same start.
-        outcome: where training went; unresolved while it is not known.
-        ended: why it trains no more, in words, "" while it does.
-        whole: whether it goes on through all of its steps after it is decided.
+    ``predicted`` is where the flow goes from the same start; ``ended`` says why it trains no more.
+    A ``whole`` run goes on through all of its steps after it is decided.
     """
 
     start: Start

@@ -64,18 +64,9 @@ class GaussianCloud(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """Fields that are shown, beside those computed from them.
+    """Fields that are shown: ``fixed`` are coordinates beside the plane, ``axes`` a user's own.
 
-    Args:
-        spec: the reduced model.
-        fixed: values of coordinates beside the plane, by name; without an entry as in its plane.
-        axes: coordinates along the plane's axes, of a user's own model; () for the usual ones.
-        window: what is seen of the plane.
-        starts: of the orbits, in the order in which they were chosen.
-        backward: whether the orbits are drawn backward too.
-        nullclines: whether these are drawn.
-        cloud: a Gaussian cloud of starts, if there is one.
-        logs: names from ``LOGS`` with logarithmic axes; None for the default of the view.
+    ``logs`` are names from ``LOGS`` with logarithmic axes; None for the default of the view.
     """
 
     spec: ModelSpec = field(default_factory=lambda: ModelSpec.first("canonical"))
@@ -164,8 +155,7 @@ class View:
 
     @property
     def written(self) -> dict[str, Any]:
-        """The arguments that a link and commands need: numbers, other values than the defaults,
-        and all of a user's model."""
+        """Arguments that links and commands need: numbers, changed ones, all of a user's."""
         usual = self.spec.parameters
         return {k: v for k, v in self.spec.options.items()
                 if self.spec.is_own or k in self.numbers or v != usual[k].default}  # fmt: skip
@@ -196,10 +186,7 @@ class View:
         return replace(self, spec=self.spec.replace(**arguments))
 
     def with_model(self, name: str, **options: object) -> View:
-        """Another model, with those of the options and held values that it has.
-
-        Numbers and words are kept, switches belong to their model.
-        """
+        """Another model, with those options and held values that it has, but no switches."""
         same = name == self.spec.name
         kind = self.spec.kind if same else built_in(name)
         kept = {k: v for k, v in self.spec.options.items() if same or not isinstance(v, bool)}
@@ -226,8 +213,7 @@ class View:
         return replace(self, fixed=tuple((k, v) for k, v in fixed_values.items() if v or k != name))
 
     def with_start(self, y: float, x: float, number: int | None = None) -> View:
-        """One more orbit, or the one of that number from elsewhere; its start is rounded to what a
-        click can mean in the window."""
+        """One more orbit, or that one from elsewhere, rounded to what a click can mean."""
         x_low, x_high, y_low, y_high = self.window
         digits = max(0, 3 - math.floor(math.log10(min(x_high - x_low, y_high - y_low))))
         at = len(self.starts) if number is None else number

@@ -263,15 +263,7 @@ def _counts(label: xr.DataArray, prefix: str) -> dict[str, int]:
 
 
 def portrait_of_scan(scan: xr.Dataset) -> xr.Dataset:
-    """A scan over a grid in the plane's axes as a portrait record: with its curves and arrows.
-
-    Args:
-        scan: record of ``write_scan`` over the axes of the model's plane only, each with at least
-            two evenly spaced values.
-
-    Returns:
-        The data of ``flowsim.draw_portrait``; nothing is integrated.
-    """
+    """A scan over a grid in the plane's axes as a portrait's record; nothing is integrated."""
     plane = model_from_attributes(scan.attrs).plane
     if {str(name) for name in scan["label"].dims} != {plane.x, plane.y}:
         raise InputError(f"curves are known of scans over {plane.y} and {plane.x} alone")
@@ -297,12 +289,7 @@ def with_landscape(
     arrows: int = ARROWS,
     quick: bool = False,
 ) -> xr.Dataset:
-    """The record with the window's curves and arrows.
-
-    The curves are those that the plane knows, as ``Plane.curves`` takes ``points`` and ``quick``;
-    where none is of critical points, isolated ones are sought unless ``quick``. There are
-    ``arrows`` a side.
-    """
+    """The record with the window's curves, critical points unless ``quick``, and arrows."""
     curves = plane.curves(window, fixed_values, points, quick)
     unknown = CRITICAL.isdisjoint(curve.kind for curve in curves) and not quick
     if unknown and {*plane.model.coordinates} <= {*window, *fixed_values}:
@@ -360,25 +347,11 @@ def with_boundary(
     of: str = "label",
     counted: Callable[[str, int], Callable[[int], object] | None] | None = None,
 ) -> xr.Dataset:
-    """The record with the boundary of the basin of the global minima, finer than its cells; or
-    with those of every basin, where ends were found.
+    """The record with the boundary of the basin of the global minima, or of all that were found.
 
-    The curves separate centres of cells in the basin from others (marching triangles); each of
-    their points is found by bisection on the edge between two centres.
-
-    Args:
-        record: with labels over (y, x), such as (e, w).
-        model: whose flow decides them.
-        label: labels of starts with the given y and x, each of shape (n,).
-        halvings: of every edge; 8 of them place a point to 2⁻⁸ of it, and are the default where
-            starts are compiled. Elsewhere a figure shows no finer than ``_FINEST`` parts of a side.
-        of: the variable with the labels.
-        counted: called with what is counted, once it is known, and how many; returns what counts.
-
-    Returns:
-        The record with, for axes (w, e), ``boundary_w``, ``boundary_e``, ``boundary_curve`` (the
-        number of the curve) and ``boundary_side`` (the label beside the basin), all over
-        ``vertex``.
+    Marching triangles separate the centres of cells; each of their points is found by bisection on
+    the edge between two centres, for which ``label`` gives the labels of starts y and x, (n,).
+    By default an edge is halved 8 times, or as a figure shows where starts are not compiled.
     """
     codes, several = record[of].to_numpy(), "ends" in record.attrs
     batched = solver_of(model).batched
@@ -492,8 +465,7 @@ def _add_orbits(
     fixed: Mapping[str, float],
     options: SolverOptions,
 ) -> dict[str, object]:
-    """Put the orbits into the record; the largest drift of a conserved quantity, and how many end
-    early."""
+    """Put the orbits into the record; the largest drift, and how many orbits end early."""
     model, start = plane.model, theta_at(plane, places[:, 0], places[:, 1], fixed)
     counted = replace(options, progress=options.counted("orbits", len(start)))
     path, _ = orbit_paths(model, start, counted)
@@ -529,12 +501,7 @@ def _differences(plane: Plane, record: xr.Dataset) -> dict[str, object]:
 
 
 def orbit_paths(model: Model, start: Tensor, options: SolverOptions) -> tuple[Tensor, Limits]:
-    """Orbits and their limits, on the CPU.
-
-    Returns:
-        (path, limits): θ (time, n, k) with the limits last. An orbit that cannot be followed to its
-        end is NaN from there on.
-    """
+    """Orbits, (time, n, k), with their limits last, NaN where unfinished; and the limits."""
     limits = limits_by(model, start, replace(options, device="cpu"))
     _, path = drawn_orbits(model, start, limits, options.rtol)
     arrived = path[-1].isfinite().all(dim=-1) & (limits.label != Label.UNRESOLVED)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import xarray as xr
 from flowsim.curves import curves_of
 from flowsim.errors import InputError
 from flowsim.labels import Label
-from flowsim.records.attributes import axes_of, end_names, fixed_of, meanings
+from flowsim.records.attributes import axes_of, end_names, fixed_of, meanings, plain
 from flowsim.records.ends import all_alike, recorded_ends
 from flowsim.spec import chain_of
 from flowsim.training.trained import AT_UNIGRAM, LEARNED_SAMPLED
@@ -45,7 +44,10 @@ def summarize(record: xr.Dataset) -> dict[str, Any]:
         "portrait": _portrait,
         "phase space": phase_space_summary,
         "scan": scan_summary,
-        "boundary": boundary_summary,
+        "boundary": lambda record: {
+            **_chosen(record), **_starting_with(record, "refine_"),
+            "unresolved": record.attrs["refine_unresolved"],
+        },
         "gaussian": gaussian_summary,
         "continuation": continuation_summary,
         "fold curves": fold_curves_summary,
@@ -53,7 +55,7 @@ def summarize(record: xr.Dataset) -> dict[str, Any]:
         "training": training_summary,
         "optimizers": optimizers_summary,
         "noise": noise_summary,
-    }
+    }  # fmt: skip
     if not isinstance(record, xr.Dataset):
         raise InputError(f"summarize takes a record, such as portrait(model), not {record!r}")
     kind = record.attrs.get("kind")
@@ -65,16 +67,6 @@ def summarize(record: xr.Dataset) -> dict[str, Any]:
 
 #: The name of ``summarize`` for portraits.
 portrait_summary = summarize
-
-
-def plain(value: Any) -> Any:
-    """A value of a record as JSON has it; None for what is not known (NaN) or at infinity."""
-    if isinstance(value, dict):
-        return {str(name): plain(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [plain(part) for part in value]
-    value = value.item() if hasattr(value, "item") else value
-    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _chosen(record: xr.Dataset) -> dict[str, Any]:
@@ -210,12 +202,6 @@ def scan_summary(record: xr.Dataset) -> dict[str, Any]:
     }
 
 
-def boundary_summary(record: xr.Dataset) -> dict[str, Any]:
-    """Cost and accuracy of a refined boundary."""
-    unresolved = record.attrs["refine_unresolved"]
-    return {**_chosen(record), **_starting_with(record, "refine_"), "unresolved": unresolved}
-
-
 def gaussian_summary(record: xr.Dataset) -> dict[str, Any]:
     """Shares of every scale, the limits, and counts of wrong labels."""
     columns = ("sigma", "integral", "fraction", "fraction_low", "fraction_high", "learned",
@@ -237,10 +223,7 @@ def gaussian_summary(record: xr.Dataset) -> dict[str, Any]:
 
 
 def comparison_summary(record: xr.Dataset) -> dict[str, Any]:
-    """Agreement of prediction and outcome, the table, and reasons of runs that were left open.
-
-    With SGD and AdamW how many learned within the steps, also by what gradient flow would say.
-    """
+    """Agreement of prediction and outcome, the table, and reasons of runs that were left open."""
     a = record.attrs
     names = ["trainer", "d", "architecture", "noise", "noise_on", "points", "different_starts",
              "decided", "agreeing", "unresolved_outcomes", "unresolved_predictions",

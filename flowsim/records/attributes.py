@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,17 @@ def plain_mathematics(text: str) -> str:
     'chain p = 0.5, of a$b.nc'
     """
     return re.sub(r"\$([^$]*)\$", r"\1", text)
+
+
+def plain(value: Any) -> Any:
+    """A value of a record as JSON has it; None for what is not known (NaN) or at infinity."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(part) for name, part in value.items()}
+    value = value.to_numpy() if hasattr(value, "to_numpy") else value
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, (list, tuple)):
+        return [plain(part) for part in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 #: Long names by pattern of the variable's name; the first that fits.
@@ -137,11 +149,7 @@ _NAMES = [
 
 
 def described(record: xr.Dataset, long_names: Mapping[str, str] | None = None) -> xr.Dataset:
-    """The record with a long name where a variable lacks one; its model names the coordinates.
-
-    All quantities are pure numbers, which CF lets without units: losses and entropies are in nats,
-    which are no unit to it.
-    """
+    """The record with a long name where a variable lacks one; its model names the coordinates."""
     record, own = record.copy(), long_names or {}
     for name, variable in ((str(key), x) for key, x in record.variables.items()):
         matches = ((re.fullmatch(pattern, name), text) for pattern, text in _NAMES)
@@ -179,10 +187,7 @@ MOST_NAMED = 8
 
 
 def most_frequent(counts: Mapping[str, float]) -> tuple[list[str], list[str]]:
-    """The ends that are named, in the order of ``counts``, and those that are only counted.
-
-    All with a count have a name where they are few; else the most frequent ones do.
-    """
+    """The ends that are named, in the order of ``counts``, and those that are only counted."""
     there = [name for name, count in counts.items() if count]
     if len(there) <= MOST_NAMED + 1:  # a line that counts one end could name it
         return there, []
@@ -211,11 +216,7 @@ LIBRARIES = (
 
 
 def provenance(settings: dict[str, object]) -> dict[str, object]:
-    """Provenance of a record: every setting, versions, command, source commit, device.
-
-    Neither date nor duration, so that the same run writes the same bytes. The device is the CPU
-    unless the settings name another, and a seed is one of the settings.
-    """
+    """Settings, versions, command, commit and device; no date, so that runs write the same bytes."""
     import torch
 
     return {

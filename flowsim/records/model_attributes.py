@@ -20,11 +20,7 @@ MOST_SOURCE = 65_536
 def model_attributes(
     model: Model, varied: Sequence[str] = (), last: Model | None = None
 ) -> dict[str, Any]:
-    """The attributes from which a built-in model is built again, its title and subtitle.
-
-    With ``varied``, names of arguments in which models differ from the first to the last, only
-    what these share.
-    """
+    """The attributes from which a model is built again; those that all share if some are varied."""
     title, _, subtitle = model.title.partition("\n")
     left = {*varied, *(("regime",) if {"p", "q"} & set(varied) else ())}
     known = {name: value for name, value in attributes_of(model).items() if name not in left}

@@ -26,10 +26,7 @@ _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
 
 
 def flags(meanings: Iterable[IntEnum] | Sequence[str], like: Any = np.int8) -> dict[str, object]:
-    """CF attributes that name the values of an integer variable: codes, or the names of 0, 1, …
-
-    The values have the type of the variable, ``like``.
-    """
+    """CF attributes that name the values of an integer variable of type ``like``."""
     found = [
         (code.value, code.name.lower()) if isinstance(code, IntEnum) else (i, code)
         for i, code in enumerate(meanings)
@@ -184,12 +181,7 @@ def open_sealed(path: Path) -> xr.Dataset:
 
 
 def check_output(path: Path, option: str, suffixes: Iterable[str], overwrite: bool) -> None:
-    """Refuse an output that could not be written, before anything is computed.
-
-    Raises:
-        InputError: unknown suffix, missing or read-only folder, or an existing file without
-            ``overwrite``, be it a link that leads nowhere.
-    """
+    """Refuse an output that could not be written, before anything is computed."""
     known = ", ".join(suffixes)
     if path.suffix.lower() not in suffixes:
         raise InputError(f"{option} must end in one of {known}, not {path.name!r}")
@@ -219,12 +211,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_together(files: Sequence[tuple[Path, Callable[[Path], object]]]) -> None:
-    """Files that appear together: all are finished before one of them takes its place.
-
-    Raises:
-        InputError: the disk is full or a folder went away; none of the files is there then, and
-            what they were to replace is as it was.
-    """
+    """Files that appear together: where one cannot be written, none appears or is replaced."""
     drafts = [path.with_name(f".{os.getpid()}-{path.stem[:40]}{path.suffix}") for path, _ in files]
     current = Path()
     try:

@@ -30,7 +30,6 @@ def follow(
 ) -> np.ndarray:
     """Columns of a scan for the starts θ, shape (n, k): a structured array, shape (n,).
 
-    A pure function of its arguments, up to the last bits that depend on how many rows there are.
     With an optimizer the starts are trained, and progress counts steps instead of starts.
     """
     if options.optimizer is not None:
@@ -42,14 +41,8 @@ def follow(
 
         limits = reference_limits(model, theta, options.rtol, options.atol, options.progress)
     points = np.empty(len(theta), point_dtype(model, fraction))
-    for name in (
-        "label",
-        "status",
-        "rule",
-        "gradient_norm",
-        "evaluations",
-        *_optional_columns(model),
-    ):
+    names = ("label", "status", "rule", "gradient_norm", "evaluations")
+    for name in (*names, *_optional_columns(model)):
         points[name] = getattr(limits, name).numpy()
     points["limit_loss"] = limits.loss.numpy()
     for i, name in enumerate(model.coordinates):
@@ -88,10 +81,7 @@ def as_variables(
     fraction: float | None = None,
     names: Sequence[str] = BASINS,
 ) -> dict[str, tuple[Sequence[str], np.ndarray, dict[str, Any]]]:
-    """Results of ``follow``, each column over ``dims``, as the variables of a record.
-
-    ``names`` are those of the labels' codes.
-    """
+    """Results of ``follow``, each over ``dims``, as variables; ``names`` are of labels."""
     flagged: dict[str, dict[str, Any]] = {
         name: flags(codes, columns[name].dtype)
         for name, codes in (("label", names), ("status", Status), ("rule", Rule))
@@ -116,10 +106,7 @@ def as_dataset(points: np.ndarray, axes: dict[str, np.ndarray], ends: Ends) -> x
 
 
 def to_model(model: Model, names: Sequence[str], rows: Tensor | np.ndarray) -> Tensor:
-    """Rows with columns ``names`` in the model's coordinates, shape (n, len(coordinates)).
-
-    Starts of the rank-one model may be canonical, (e, w), (e, w, a) or either with b: they are
-    lifted to points with the same logits.
+    """Rows with columns ``names`` in the model's coordinates, lifted where these are more, (n, k).
 
     Raises:
         InputError: the names are not the model's coordinates.
@@ -141,14 +128,11 @@ def starting_coordinates(model: Model, names: Sequence[str]) -> tuple[str, ...]:
     for order in allowed:
         if sorted(names) == sorted(order):
             return order
-    wanted = ", or ".join(", ".join(_shortened(order)) for order in allowed)
+    short = [x if len(x) < 10 else (*x[:3], "…", *x[-5:]) for x in allowed]
+    wanted = ", or ".join(", ".join(order) for order in short)
     raise InputError(
         f"the coordinates of the starts must together be {wanted}; they are {', '.join(names)}"
     )
-
-
-def _shortened(names: Sequence[str]) -> Sequence[str]:
-    return names if len(names) < 10 else (*names[:3], "…", *names[-5:])
 
 
 def point_dtype(model: Model, fraction: float | None) -> np.dtype:
@@ -176,10 +160,7 @@ def training_dtype(model: Model) -> np.dtype:
 
 
 def trained_points(model: Model, theta: Tensor, options: SolverOptions) -> np.ndarray:
-    """Results for every row of ``theta``, a structured array of shape (n,).
-
-    ``options.progress`` is called with how many more steps were taken, summed over the starts.
-    """
+    """Results of training every row of θ; progress counts the steps of all."""
     found = descend(model, theta, options.optimizer, options.progress)
     points = np.empty(len(theta), training_dtype(model))
     for name in ("label", "status", "rule", *recorded(model)):
@@ -192,22 +173,18 @@ def trained_points(model: Model, theta: Tensor, options: SolverOptions) -> np.nd
 def resolve_optimizer(
     model: Model, options: SolverOptions, fraction: float | None = None
 ) -> SolverOptions:
-    """Solver options of starts, with the optimizer, if any, as it trains that model.
+    """Solver options with the optimizer, if any, as it trains that model.
 
     Raises:
-        InputError: options that steps of an optimizer do not have, or batches of a model without.
+        InputError: options that steps do not have, or batches of a model without.
     """
     if options.optimizer is None:
         return options
     if not isinstance(options.optimizer, OptimizerChoice):
         usual = 'OptimizerChoice.named("adam")'
         raise InputError(f"optimizer must be such as {usual}, not {options.optimizer!r}")
-    if (fraction, options.rtol, options.max_steps, options.integrator) != (
-        None,
-        None,
-        None,
-        "flowsim",
-    ):
+    given = fraction, options.rtol, options.max_steps
+    if given != (None, None, None) or options.integrator != "flowsim":
         raise InputError(
             "fraction, tolerances, max_steps and integrator are of the flow: an optimizer takes "
             "its own steps; omit them"

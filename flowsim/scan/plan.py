@@ -33,12 +33,8 @@ from flowsim.training.optimizer_choice import OptimizerChoice
 class Task(NamedTuple):
     """One chunk: plain data, so that any process on any machine can follow it.
 
-    Attributes:
-        pieces: a model and its number of consecutive rows.
-        names: the coordinates of the columns.
-        rows: starts, float64, shape (n, k).
-        fraction, how: as in ``scan_basins``.
-        versions: of flowsim and what computes, which must be the same everywhere.
+    ``pieces`` are models, each with its number of consecutive rows; ``versions`` must be the same
+    everywhere.
     """
 
     pieces: tuple[tuple[ModelSpec | Model, int], ...]
@@ -50,9 +46,7 @@ class Task(NamedTuple):
 
 
 def run_task(task: Task) -> np.ndarray:
-    """Columns of a scan for the task's rows, a structured array of shape (n,).
-
-    A pure function, on one thread: the same bytes in every process on the same kind of processor.
+    """Columns of a scan for the task's rows, on one thread: the same bytes in every process.
 
     Raises:
         InputError: this process runs other versions than the one that made the task.
@@ -248,7 +242,15 @@ class Scan:
         over = {name: values_text(np.array(x, float)) for name, x in self.several.items()}
         own = {"confirm": str(self.confirm)} if self.confirm else {}
         own |= {"chunk": str(self.chunk), "versions": source_versions()}
-        settings = {**_model_settings(self.model), **self.starts.settings(), **over}
+        if isinstance(self.model, Model):
+            known = {**attributes_of(self.model)}
+            if is_own(self.model):
+                known |= kept_arguments(self.model)
+                known["source_digest"] = source_digest(type(self.model))
+            of_model = {name: str(value) for name, value in known.items()}
+        else:
+            of_model = self.model.settings()
+        settings = {**of_model, **self.starts.settings(), **over}
         if self.options.optimizer is not None:
             return {**settings, **self.options.optimizer.settings(), **own}
         return {
@@ -275,14 +277,3 @@ class Scan:
 
 def _built(model: ModelSpec | Model) -> Model:
     return model if isinstance(model, Model) else model.build()
-
-
-def _model_settings(model: ModelSpec | Model) -> dict[str, str]:
-    """Texts that identify the model; one that is none of flowsim's by the digest of its source."""
-    if not isinstance(model, Model):
-        return model.settings()
-    told = {name: str(value) for name, value in attributes_of(model).items()}
-    if not is_own(model):
-        return told
-    kept = {name: str(value) for name, value in kept_arguments(model).items()}
-    return told | kept | {"source_digest": source_digest(type(model))}

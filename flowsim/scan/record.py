@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,8 +14,7 @@ import xarray as xr
 from flowsim.flow.options import Stage
 from flowsim.flow.reference import confirm
 from flowsim.interface import Model, checks_model
-from flowsim.labels import BASINS
-from flowsim.landscape.ends import End, Ends
+from flowsim.landscape.ends import Ends
 from flowsim.records.attributes import described, provenance
 from flowsim.records.ends import with_ends
 from flowsim.running import expect
@@ -32,14 +30,7 @@ def scan_record(
     settings: dict[str, str],
     next_stage: Stage | None = None,
 ) -> xr.Dataset:
-    """The record of a scan, as ``scan_basins`` describes it.
-
-    Args:
-        scan: what was computed.
-        columns: what ``follow`` found, by name, of the scan's shape; they are not copied.
-        settings: stored as JSON, to compare with those of another run.
-        next_stage: as of ``write_scan``.
-    """
+    """The record of a scan, as ``scan_basins`` describes it; the columns are not copied."""
     starts = scan.starts
     ends = [Ends(scan.model_for(case)) for case in range(scan.cases)]
     columns, names = _named(ends, columns)
@@ -51,15 +42,19 @@ def scan_record(
         rows = scan.starts_of(0, prod(each.shape))
         for i, name in enumerate(starts.names):
             record[f"start_{name}"] = (each.dims, rows[:, i].reshape(each.shape))
-    counts = count_labels(columns["label"].reshape(*scan.shape[: scan.families], -1), len(names))
+    label = columns["label"].reshape(*scan.shape[: scan.families], -1)
+    counts = np.stack([(label == code).sum(axis=-1) for code in range(len(names))], axis=-1)
     record = record.assign(share_variables(counts, scan.dims, starts.is_random))
     record = record if scan.fraction is None else with_ends(record)
+    totals = counts.reshape(-1, len(names)).sum(axis=0).tolist()
     attributes = {
         **provenance(scan.attributes()),
-        **result_attributes(counts, largest_drifts(columns), names),
+        **{f"points_{name}": total for name, total in zip(names, totals, strict=True)},
+        **{f"largest_{name}": float(np.nanmax(column, initial=0.0))
+           for name, column in columns.items() if name.startswith("drift_")},
         **_confirmed(scan, columns["label"].reshape(-1), next_stage, ends, names),
         "settings": json.dumps(settings),
-    }
+    }  # fmt: skip
     if len(ends) == 1:
         attributes |= ends[0].attributes()
     elif shared := ends[0].attributes().get("ends"):
@@ -72,30 +67,21 @@ def scan_record(
 def _named(
     ends: Sequence[Ends], columns: Mapping[str, np.ndarray]
 ) -> tuple[Mapping[str, np.ndarray], list[str]]:
-    """The columns with codes of ends as labels, and the names of the codes.
-
-    Models that name no ends have each their own; an end of the same name has one code in all.
-    """
+    """The columns with codes of ends as labels, and the names of the codes, alike in all models."""
     if len(ends) == 1 or ends[0].named:
         columns = name_ends(ends[0], columns)
         return columns, names_of_codes(ends[0], columns["label"])
     by_case = {name: column.reshape(len(ends), -1) for name, column in columns.items()}
     own = [name_ends(found, {name: column[case] for name, column in by_case.items()})["label"]
            for case, found in enumerate(ends)]  # fmt: skip
-    there = {end.name: _order(end) for found in ends for end in found.found}
+    rank = {"minimum": 0, "infinity": 1, "saddle": 2}
+    there = {end.name: (rank.get(end.kind, 3), end.kind, int(end.name[len(end.kind) + 1 :] or 0))
+             for found in ends for end in found.found}  # fmt: skip
     names = ["unresolved", *sorted(there, key=lambda name: there[name])]
     label = [np.array([names.index(name) for name in found.names])[codes]
              for found, codes in zip(ends, own, strict=True)]  # fmt: skip
     shape = columns["label"].shape
     return {**columns, "label": np.stack(label).reshape(shape).astype(own[0].dtype)}, names
-
-
-def _order(end: End) -> tuple[int, str, int]:
-    """The place of an end among those of several models: by kind, then by number."""
-    first = ("minimum", "infinity", "saddle")
-    rank = first.index(end.kind) if end.kind in first else len(first)
-    number = end.name.removeprefix(end.kind).removeprefix("_")
-    return rank, end.kind, int(number or 0)
 
 
 def _confirmed(
@@ -196,46 +182,15 @@ def scan_basins(
 _Z95 = 1.959963984540054
 
 
-def count_labels(labels: np.ndarray, kinds: int = len(BASINS)) -> np.ndarray:
-    """Counts of the labels along the last axis by kind, shape (..., kinds)."""
-    return np.stack([(labels == code).sum(axis=-1) for code in range(kinds)], axis=-1)
-
-
 def share_variables(
     counts: np.ndarray, dims: Sequence[str], is_random: bool
 ) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-    """The variables count and share and, of starts drawn at random, the share's 95 % interval.
-
-    Args:
-        counts: of starts by label, over (some leading ``dims``, basin).
-        dims: of the scan.
-        is_random: whether the starts were drawn; a share of chosen starts has no sampling error.
-
-    Returns:
-        count, share and, if they were drawn, share_low and share_high: name ↦ (dimensions, values).
-    """
+    """Variables count, share and, of drawn starts, its 95 % interval, over (…, basin)."""
     over, total = (*dims[: counts.ndim - 1], "basin"), counts.sum(axis=-1, keepdims=True)
     named = {"count": counts, "share": counts / total}
     if is_random:
         named["share_low"], named["share_high"] = wilson_interval(counts, total)
     return {name: (over, values) for name, values in named.items()}
-
-
-def result_attributes(
-    counts: np.ndarray, drifts: dict[str, float], names: Sequence[str] = BASINS
-) -> dict[str, Any]:
-    """Points by label, from counts over (..., basin), and the largest drifts, by name."""
-    totals = counts.reshape(-1, len(names)).sum(axis=0).tolist()
-    return {
-        **{f"points_{name}": total for name, total in zip(names, totals, strict=True)},
-        **{f"largest_{name}": value for name, value in drifts.items()},
-    }
-
-
-def largest_drifts(columns: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """The largest drift of every conserved quantity among what ``follow`` found, by column."""
-    drifts = {name: column for name, column in columns.items() if name.startswith("drift_")}
-    return {name: float(np.nanmax(column, initial=0.0)) for name, column in drifts.items()}
 
 
 def wilson_interval(

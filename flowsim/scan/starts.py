@@ -353,7 +353,8 @@ class Points:
             words = " ".join(str(error).split()) or type(error).__name__
             raise InputError(f"{str(path)!r} cannot be read as points: {words[:200]}") from None
         if sorted(names) != sorted(coordinates):
-            raise InputError(f"{str(path)!r} has {_columns(names)}; wanted are {wanted}")
+            there = f"the columns {', '.join(names)}"[:200] if any(names) else "no columns"
+            raise InputError(f"{str(path)!r} has {there}; wanted are {wanted}")
         return cls(names, rows, repr(str(path)))
 
     def __repr__(self) -> str:
@@ -376,11 +377,7 @@ class Points:
 def as_starts(
     model: Model, starts: Starts | dict[str, np.ndarray], fixed: dict[str, float] | None = None
 ) -> Starts:
-    """Starts of a model; values by axis, and fixed ones, become a ``Grid``.
-
-    Raises:
-        InputError: neither starts nor a dict, say an array.
-    """
+    """Starts of a model; values by axis, and fixed ones, become a ``Grid``."""
     if isinstance(starts, dict):
         return Grid(starts, fixed)
     if not hasattr(starts, "block"):
@@ -390,10 +387,6 @@ def as_starts(
             f"{type(starts).__name__}: Points([{names}], rows) takes rows of an array"
         )
     return starts
-
-
-def _columns(names: Sequence[str]) -> str:
-    return f"the columns {', '.join(names)}"[:200] if any(names) else "no columns"
 
 
 def _read_csv(path: Path, wanted: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:

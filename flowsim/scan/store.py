@@ -123,7 +123,13 @@ def write_scan(
             discard(parts.path)
             return out
         if not continues(out, parts.path, settings, resume, overwrite):
-            _check_space(scan, out)
+            needed = scan.size * (2 * scan.dtype.itemsize + 8 * len(scan.starts.names))
+            free = shutil.disk_usage(out.parent).free
+            if needed > free:
+                raise InputError(
+                    f"the scan's {scan.size} points need about {needed / 2**30:.3g} GiB in "
+                    f"{str(out.parent)!r}, where {free / 2**30:.3g} GiB are free"
+                )
             discard(parts.path)
         try:
             if not os.path.lexists(parts.path):
@@ -160,11 +166,7 @@ def continues(
     out: Path, parts: Path, settings: dict[str, str], resume: bool, overwrite: bool,
     what: str = "scan",
 ) -> bool:  # fmt: skip
-    """Return whether there is an unfinished scan, or other run, of the same settings to resume.
-
-    Raises:
-        InputError: it has other settings, or it is neither to be continued nor replaced.
-    """
+    """Return whether to resume an unfinished run; InputError for one of other settings."""
     unfinished = os.path.lexists(parts)
     if unfinished and resume:
         with one_sentence("read", parts):
@@ -263,17 +265,6 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
             os.replace(draft, path)
         finally:
             discard(draft)
-
-
-def _check_space(scan: Scan, out: Path) -> None:
-    """Refuse a scan whose parts and record would not fit on the disk."""
-    needed = scan.size * (2 * scan.dtype.itemsize + 8 * len(scan.starts.names))
-    free = shutil.disk_usage(out.parent).free
-    if needed > free:
-        raise InputError(
-            f"the scan's {scan.size} points need about {needed / 2**30:.3g} GiB in "
-            f"{str(out.parent)!r}, where {free / 2**30:.3g} GiB are free"
-        )
 
 
 class Parts:

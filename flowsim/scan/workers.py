@@ -64,13 +64,6 @@ def run_chunks(
     Work and tasks reach other processes by cloudpickle, so that both may hold what a script or a
     notebook defines.
 
-    Args:
-        work: what is done of one chunk, a pure function.
-        task: its argument by the number of the chunk.
-        chunks: which chunks.
-        jobs: processes; 1 computes in this one.
-        scheduler: address of a running dask scheduler, which then does the work instead.
-
     Raises:
         InputError: no scheduler answers, dask is not installed, or workers die again and again.
     """

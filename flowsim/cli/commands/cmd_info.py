@@ -14,6 +14,7 @@ from flowsim.cli.files import require_file
 from flowsim.cli.output import echo
 from flowsim.cli.printer import Summary, as_text
 from flowsim.errors import InputError
+from flowsim.records.attributes import plain
 
 #: Attributes of a record printed first, and those printed last; all others come between.
 _FIRST = ("kind", "model", "p", "q", "regime")
@@ -60,9 +61,9 @@ def info(given: Info) -> None:
         from full_model.training.checkpoints import load_checkpoint
 
         tensors, state = load_checkpoint(path)
-        plain = {name: value for name, value in state.items() if name != "sha256"}
         shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
-        content |= {"kind": "checkpoint", **plain, "tensors": shapes}
+        kept = {name: value for name, value in state.items() if name != "sha256"}
+        content |= {"kind": "checkpoint", **kept, "tensors": shapes}
     else:
         content |= _record(path)
     echo(json.dumps(content, indent=2) if given.as_json else as_text(content))
@@ -73,7 +74,7 @@ def _record(path: Path) -> Summary:
     from flowsim.records.netcdf import open_record
 
     with open_record(path) as record:
-        attributes = {str(name): _plain(value) for name, value in record.attrs.items()}
+        attributes = plain(record.attrs)
         sizes = {str(name): int(size) for name, size in record.sizes.items()}
         variables = {str(name): list(map(str, v.dims)) for name, v in record.variables.items()}
     middle = [name for name in attributes if name not in (*_FIRST, *_LAST, *_HIDDEN)]
@@ -83,9 +84,3 @@ def _record(path: Path) -> Summary:
         if name in attributes:
             kept[name] = json.loads(str(attributes[name]))
     return {**kept, "dimensions": sizes, "variables": variables}
-
-
-def _plain(value: object) -> object:
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    return None if value != value else value

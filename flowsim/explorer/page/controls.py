@@ -31,15 +31,13 @@ _STYLE = """
 
 
 def model_words(view: View) -> list[tuple[str, str]]:
-    """The models that the page shows, by their names, with what a menu calls them; first the
-    user's own, if the page was opened with one."""
+    """The models of the menu, by name, with what it calls them; the user's own first."""
     own = [(view.spec.name, view.spec.name.rpartition(":")[2])] if view.spec.is_own else []
     return own + [(name, built_in(name).title) for name in BUILT_IN]
 
 
 def slider_values(view: View) -> dict[str, tuple[float, Parameter]]:
-    """The first value of every numeric argument, of any model in the menu, that has a slider; p, q
-    and sizes have widgets of their own."""
+    """The first value of every numeric argument that has a slider, of any model in the menu."""
     found: dict[str, tuple[float, Parameter]] = {}
     for name in BUILT_IN:
         for argument, about in parameters(built_in(name)).items():
@@ -142,8 +140,7 @@ def _most(name: str) -> tuple[float, float]:
 
 
 def _range(value: float, about: Parameter | None = None) -> tuple[float, float]:
-    """The ends of an argument's slider: by its declaration, or four times its value to both sides,
-    or from −1 to 1."""
+    """The ends of a slider: as declared, four times the value to both sides, or from −1 to 1."""
     if about is not None and about.slider is not None:
         return about.slider
     reach = 4 * abs(value) or 1.0

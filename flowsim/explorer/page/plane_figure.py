@@ -35,14 +35,7 @@ _OTHER = "of another model"
 
 
 class PlaneFigure:
-    """A figure and its data sources.
-
-    Attributes:
-        figure: to be laid out and to take events from.
-        zoom, pan: the tools that a drag uses while dragging zooms, and while it moves.
-        names: of the axes, for what runs in the browser.
-        laid: the paths that are laid over the plane, each (times, runs, 2), y first, by name.
-    """
+    """A figure with tools and sources; ``laid`` are paths (times, runs, 2), y first."""
 
     def __init__(self, window: Window) -> None:
         x_low, x_high, y_low, y_high = window

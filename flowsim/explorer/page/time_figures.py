@@ -154,9 +154,7 @@ class TimeFigures:
         self._draw()
 
     def _usual_logs(self, orbits: Sequence[Orbit]) -> tuple[str, ...]:
-        """Logarithms where what orbits do spans decades: of time, if the middle half of a fall
-        begins at less than a thirtieth of the time that is shown; of the loss, if one begins at
-        thirty times the unigram's excess or the least remainder of the others."""
+        """Logarithms where a fall begins early, or far above the unigram's excess loss."""
         quarter, excess = [], []
         for path in (orbit.forward for orbit in orbits if len(orbit.forward.time) > 1):
             fall = (path.loss[0] - path.loss) / max(path.loss[0] - path.loss[-1], 1e-300)

@@ -140,10 +140,7 @@ class Visit:
         self._due[kind] = self.document.add_timeout_callback(now, wait)
 
     def _follow_orbits(self) -> None:
-        """Follow the starts that wait, one after the other; what comes meanwhile waits for these.
-
-        One that is dragged keeps its orbit meanwhile.
-        """
+        """Follow the starts that wait; one that is dragged keeps its orbit meanwhile."""
         view = self.view
         key = view.dynamics, view.window if view.backward else None
         if self._found_for != key:
