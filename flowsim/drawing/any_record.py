@@ -82,9 +82,15 @@ def draw(
         raise InputError("energy contours go with a portrait of the canonical model")
     if show != "label" and kind != "scan":
         raise InputError(f"show={show!r} goes with a scan, not with a record of kind {kind}")
-    if kind == "scan" and show == "label" and ("boundary_face" not in record):
-        record = _as_portrait(record)
-        kind = record.attrs.get("kind", kind)
+    if kind == "scan" and show == "label" and "boundary_face" not in record:
+        dims = {str(name) for name in record["label"].dims}
+        if len(dims) == 2 and dims == set(axes_of(record)):  # with its model's curves and arrows
+            check_grid(record)
+            from flowsim.portraits.in_plane import portrait_of_scan  # which imports torch
+
+            with suppress(InputError):  # of a model that is not at hand
+                record = record if "optimizer" in record.attrs else portrait_of_scan(record)
+                kind = "portrait"
     if not orbits and kind != "portrait":
         raise InputError("orbits=False goes with a portrait, or with a scan of a plane")
     if not orbits:
@@ -113,16 +119,3 @@ def draw(
         raise InputError(f"records of kind {kind} are not drawn; known are portrait, "
                          + ", ".join(others))  # fmt: skip
     return others[kind](record, ax, **look)
-
-
-def _as_portrait(record: xr.Dataset) -> xr.Dataset:
-    """Add its model's curves and arrows to a scan of a plane; return any other unchanged."""
-    dims = {str(name) for name in record["label"].dims}
-    if len(dims) == 2 and dims == set(axes_of(record)):
-        check_grid(record)
-        from flowsim.portraits.in_plane import portrait_of_scan  # which imports torch
-
-        with suppress(InputError):  # of a model that is not at hand
-            found = record if "optimizer" in record.attrs else portrait_of_scan(record)
-            return found.assign_attrs(kind="portrait")
-    return record

@@ -68,16 +68,13 @@ def draw_refined(record: xr.Dataset, ax: Any = None, **look: Unpack[Look]) -> An
     for axis, name in zip("xyz", names, strict=False):
         low, high = record[f"fine_{name}"].to_numpy()[[0, -1]]
         ax.set(**{f"{axis}label": name_of(record, name, f"fine_{name}"), f"{axis}lim": (low, high)})
-    return canvas.complete(_title(record, names), handles)
-
-
-def _title(record: xr.Dataset, names: list[str]) -> list[str]:
     attrs = record.attrs
-    fixed = [c for c in attrs["coordinates"] if c not in names and c in record.coords]
-    words = [*(f"slice {symbol(c)} = {float(record[c]):g}" for c in fixed)]
-    of_model, *remarks = about(record, *words)
+    fixed = [f"slice {symbol(c)} = {float(record[c]):g}" for c in attrs["coordinates"]
+             if c not in names and c in record.coords]  # fmt: skip
+    of_model, *remarks = about(record, *fixed)
     counts = f"{attrs['refine_evaluated']:,} of {attrs['refine_full']:,}"
-    return [f"Basin boundary from {counts} starts of the fine grid", of_model, *remarks]
+    title = f"Basin boundary from {counts} starts of the fine grid"
+    return canvas.complete([title, of_model, *remarks], handles)
 
 
 def draw_boundary(

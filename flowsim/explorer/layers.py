@@ -206,14 +206,10 @@ Curve = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Border:
-    """Curves (y, x) around basins, and towards starts that end in a saddle.
-
-    ``within`` is how far a point may be from the boundary, in parts of a cell.
-    """
+    """Curves (y, x) around basins, and towards starts that end in a saddle."""
 
     basins: tuple[Curve, ...] = ()
     saddles: tuple[Curve, ...] = ()
-    within: float = 0.0
 
 
 #: One part of what a plane shows.
@@ -242,7 +238,7 @@ def border(view: View, cells: Cells, stop: Stop) -> Border | None:
     except Stopped:
         return None
     if "boundary_curve" not in record:
-        return Border(within=0.5**halvings)
+        return Border()
     columns = (*names, "curve", "side")
     y, x, curve, side = (record[f"boundary_{name}"].to_numpy() for name in columns)
     unstable = (side == Label.SADDLE) & ends.named
@@ -256,7 +252,7 @@ def border(view: View, cells: Cells, stop: Stop) -> Border | None:
         for on, found in ((beside, basins), (unstable[part], saddles)):
             if on.any():
                 found.append((np.where(on, y[part], np.nan), np.where(on, x[part], np.nan)))
-    return Border(tuple(basins), tuple(saddles), 0.5**halvings)
+    return Border(tuple(basins), tuple(saddles))
 
 
 def at_rest(view: View, stop: Stop, first: Cells | None = None) -> Iterator[Layer]:

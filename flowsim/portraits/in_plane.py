@@ -154,7 +154,17 @@ def portrait(
     plane = model.plane
     fixed = check_fixed(plane, fixed)
     bounds = {name: given.get(name, plane.window[name]) for name in (plane.x, plane.y)}
-    places = _starts_of_orbits(starts, plane, bounds)
+    if starts is None:
+        low, high = torch.tensor([bounds[plane.x], bounds[plane.y]], dtype=torch.float64).T
+        places = low + torch.tensor(plane.defaults.orbits, dtype=torch.float64) * (high - low)
+    elif sorted(starts.names) != sorted((plane.x, plane.y)):
+        raise InputError(
+            f"the orbits' starts must have the coordinates {plane.y}, {plane.x}; they have "
+            f"{', '.join(starts.names)}"
+        )
+    else:
+        order = [starts.names.index(plane.x), starts.names.index(plane.y)]
+        places = torch.from_numpy(starts.block(0, *starts.shape))[:, order]
     further = further_curves(plane, bounds, fixed, curves)
     resolution = solver_of(model).defaults.resolution if resolution is None else resolution
     if not isinstance(resolution, Integral) or resolution < 1:
@@ -297,7 +307,13 @@ def with_landscape(
         starts = min(
             [STARTS, *(record.sizes[name] for name in (plane.x, plane.y) if name in record)]
         )
-        curves += _critical_points(plane, window, fixed_values, starts)
+        names = plane.model.coordinates
+        box = {**{name: (value, value) for name, value in fixed_values.items()}, **window}
+        low, high = torch.tensor([box[name] for name in names], dtype=torch.float64).T
+        found, unstable = critical_points_in(plane.model, low, high, starts)
+        kinds = (unstable > 0).long() + (unstable == len(names)) + 3 * (unstable < 0)
+        place = found[:, [names.index(plane.x), names.index(plane.y)]].numpy()
+        curves += [Curve(_KINDS[kind], *place[[i]].T) for i, kind in enumerate(kinds.tolist())]
     record = in_plane(record, plane, curves)
     bounds = {name: cell_centres(*window[name], arrows) for name in (plane.y, plane.x)}
     unit = _directions(
@@ -314,19 +330,6 @@ def in_plane(record: xr.Dataset, plane: Plane, curves: Sequence[Curve]) -> xr.Da
     """The record with a table of curves in the plane."""
     columns = {plane.x: [curve.x for curve in curves], plane.y: [curve.y for curve in curves]}
     return with_curves(record, curves, **columns)
-
-
-def _critical_points(
-    plane: Plane, window: Mapping[str, Range], fixed_values: Mapping[str, float], starts: int
-) -> list[Curve]:
-    """The isolated critical points in the window, at the fixed values, by kind."""
-    names = plane.model.coordinates
-    box = {**{name: (value, value) for name, value in fixed_values.items()}, **window}
-    low, high = torch.tensor([box[name] for name in names], dtype=torch.float64).T
-    found, unstable = critical_points_in(plane.model, low, high, starts)
-    kinds = (unstable > 0).long() + (unstable == len(names)) + 3 * (unstable < 0)
-    place = found[:, [names.index(plane.x), names.index(plane.y)]].numpy()
-    return [Curve(_KINDS[kind], *place[[i]].T) for i, kind in enumerate(kinds.tolist())]
 
 
 def _directions(plane: Plane, theta: Tensor) -> Tensor:
@@ -442,20 +445,6 @@ def _stopping_below(model: Model, minima_below: Callable[[Tensor, Tensor], Tenso
     stopping = copy(model)
     vars(stopping)["flow"] = lambda: RosenbrockSolver(stopping, minima_below=minima_below)
     return stopping
-
-
-def _starts_of_orbits(starts: Points | None, plane: Plane, window: Mapping[str, Range]) -> Tensor:
-    """The starts of a list, or the plane's usual ones, as (x, y) in the plane."""
-    if starts is None:
-        low, high = torch.tensor([window[plane.x], window[plane.y]], dtype=torch.float64).T
-        return low + torch.tensor(plane.defaults.orbits, dtype=torch.float64) * (high - low)
-    if sorted(starts.names) != sorted((plane.x, plane.y)):
-        raise InputError(
-            f"the orbits' starts must have the coordinates {plane.y}, {plane.x}; they have "
-            f"{', '.join(starts.names)}"
-        )
-    rows = torch.from_numpy(starts.block(0, *starts.shape))
-    return rows[:, [starts.names.index(plane.x), starts.names.index(plane.y)]]
 
 
 def _add_orbits(

@@ -216,7 +216,7 @@ LIBRARIES = (
 
 
 def provenance(settings: dict[str, object]) -> dict[str, object]:
-    """Settings, versions, command, commit and device; no date, so that runs write the same bytes."""
+    """Settings, versions, command, commit and device; no date: all runs write the same bytes."""
     import torch
 
     return {

@@ -91,10 +91,8 @@ def gaussian(
     >>> record.integral.values.round(3), record.wrong.values
     (array([0.044, 0.381]), array([0, 0]))
     """
-    names, sigmas = (
-        cloud_names(model.plane),
-        _checked(sigmas, samples, model.end_losses() is not None),
-    )
+    names = cloud_names(model.plane)
+    sigmas = _checked(sigmas, samples, model.end_losses() is not None)
     options = SolverOptions(rtol, atol, max_steps, progress=progress if optimizer is None else None)
     optimizer = optimizer if optimizer is None else optimizer.on(model)
     generator = torch.Generator().manual_seed(seed)
@@ -111,12 +109,35 @@ def gaussian(
     if optimizer is not None:
         steps = descend(model, theta.reshape(-1, theta.shape[-1]), optimizer, progress)
         trained = ends.identify(steps).reshape(end_codes.shape)
-    record, end_losses = _counted(end_codes, sigmas, samples, ends.names), model.end_losses()
-    integral = None if end_losses is None or end_losses.integral is None else end_losses.integral()
+    record = xr.Dataset(coords={"sigma": sigmas})
+    counts = torch.stack([(end_codes == code).sum(1) for code in range(len(ends.names))]).numpy()
+    unknown = counts[Label.UNRESOLVED]
+    reached = counts[Label.GLOBAL_MINIMUM] if len(counts) > 1 else 0 * unknown
+    low, high = wilson_interval(reached, samples)[0], wilson_interval(reached + unknown, samples)[1]
+    columns = {"fraction": reached / samples, "fraction_low": low, "fraction_high": high}
+    columns |= {f"count_{name}": count for name, count in zip(ends.names, counts, strict=True)}
+    record = record.assign({name: ("sigma", column) for name, column in columns.items()})
     if not ends.named:
-        record = _with_all_shares(record, end_codes, trained, ends)
+        record = record.assign_coords(basin=ends.names)
+        for prefix, found in (("", end_codes), ("trained_", trained)):
+            if found is not None:
+                each = torch.stack([(found == i).sum(1) for i in range(len(ends.names))], dim=1)
+                named = share_variables(each.numpy(), ("sigma", "start"), is_random=True)
+                del named["count"]
+                record = record.assign({f"{prefix}{name}": x for name, x in named.items()})
+        if ends.found:
+            text = f"share of the starts that end at the first end: {ends.found[0].name}"
+            record["fraction"].attrs["long_name"] = text
+    end_losses = model.end_losses()
+    integral = None if end_losses is None or end_losses.integral is None else end_losses.integral()
     if integral is not None:
-        record = _beside_the_integral(record, integral)
+        exact = np.array([integral.probability(float(sigma)) for sigma in sigmas])
+        record["integral"] = ("sigma", exact, {"of": integral.of} if integral.of else {})
+        record.attrs |= {
+            "limit_small_sigma": integral.small,
+            "limit_large_sigma": integral.large,
+            "intervals_missed": int(((exact < low) | (exact > high)).sum()),
+        }
     record.attrs |= {
         "kind": "gaussian",
         **model_attributes(model),
@@ -158,39 +179,6 @@ def _checked(sigmas: np.ndarray, samples: int, bounded: bool) -> np.ndarray:
     return sigmas
 
 
-def _counted(label: Tensor, sigmas: np.ndarray, samples: int, names: list[str]) -> xr.Dataset:
-    """Counts of every label and the share of the first, with its interval, per σ."""
-    record = xr.Dataset(coords={"sigma": sigmas})
-    counts = {code: (label == code).sum(dim=1).numpy() for code in range(len(names))}
-    unknown = counts[Label.UNRESOLVED]
-    reached = counts.get(Label.GLOBAL_MINIMUM, 0 * unknown)
-    record["fraction"] = ("sigma", reached / samples)
-    record["fraction_low"] = ("sigma", wilson_interval(reached, samples)[0])
-    record["fraction_high"] = ("sigma", wilson_interval(reached + unknown, samples)[1])
-    for code, count in counts.items():
-        record[f"count_{names[code]}"] = ("sigma", count)
-    return record
-
-
-def _with_all_shares(
-    record: xr.Dataset, end_codes: Tensor, trained: Tensor | None, ends: Ends
-) -> xr.Dataset:
-    """The record with the share of every end that was found, and of what an optimizer does."""
-    names = ends.names
-    record = record.assign_coords(basin=names)
-    for prefix, found in (("", end_codes), ("trained_", trained)):
-        if found is None:
-            continue
-        counts = torch.stack([(found == code).sum(1) for code in range(len(names))], dim=1).numpy()
-        named = share_variables(counts, ("sigma", "start"), is_random=True)
-        named.pop("count")
-        record = record.assign({f"{prefix}{name}": found for name, found in named.items()})
-    if ends.found:
-        text = f"share of the starts that end at the first end: {ends.found[0].name}"
-        record["fraction"].attrs["long_name"] = text
-    return record
-
-
 def _advice(end_codes: Tensor, sigmas: np.ndarray, ends: Ends) -> dict[str, float]:
     """The σ that reaches the least loss most often, by the lower end of the interval, and how."""
     losses = np.array([end.loss for end in ends.found])
@@ -211,17 +199,6 @@ def _advice(end_codes: Tensor, sigmas: np.ndarray, ends: Ends) -> dict[str, floa
         "best_low": float(low[at]),
         "best_high": float(high[at]),
     }
-
-
-def _beside_the_integral(record: xr.Dataset, integral: Integral) -> xr.Dataset:
-    """The record with the integral over the analytic basin, and how often intervals miss it."""
-    exact = [integral.probability(float(sigma)) for sigma in record["sigma"].to_numpy()]
-    record["integral"] = ("sigma", np.array(exact), {"of": integral.of} if integral.of else {})
-    missed = (record["integral"] < record["fraction_low"]) | (
-        record["integral"] > record["fraction_high"]
-    )
-    limits = {"limit_small_sigma": integral.small, "limit_large_sigma": integral.large}
-    return record.assign_attrs(limits, intervals_missed=int(missed.sum()))
 
 
 def _against_the_closed_form(

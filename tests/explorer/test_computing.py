@@ -32,6 +32,7 @@ from flowsim.explorer.training import FullSettings, Run, is_untied, training
 from flowsim.explorer.view import GaussianCloud, Start, View, Window
 from flowsim.interface import theta_at
 from flowsim.labels import BASINS
+from flowsim.portraits.in_plane import HALVINGS
 from flowsim.spec import ModelSpec, model_from_attributes
 
 GOOD, BAD = Start(0.5, -1.2), Start(1.0, 0.5)  # on both sides of the separatrix for p + q > 1
@@ -66,10 +67,10 @@ def test_the_border_lies_between_the_basins_and_gets_finer(name):
     beyond = Label.SADDLE if name == "untied" else Label.LOCAL_MINIMUM
     (first, *_), others = (x.saddles if name == "untied" else x.basins for x in (rough, fine))
     e, w = others[0]
-    cell = 6 / coarse.label.shape[0]
-    assert fine.within < 0.01 and np.hypot(first[0] - e, first[1] - w).max() < cell
+    cell, within = 6 / coarse.label.shape[0], 0.5**HALVINGS
+    assert np.hypot(first[0] - e, first[1] - w).max() < cell
     for start_e, start_w in zip(e[::4], w[::4], strict=True):
-        near = 2 * cell * fine.within
+        near = 2 * cell * within
         around = np.array([[-near, 0], [near, 0], [0, -near], [0, near], [near, near]])
         label = followed(view, start_e + around[:, 0], start_w + around[:, 1], lambda: False)
         assert set(label) == {Label.GLOBAL_MINIMUM, beyond}, (start_e, start_w)
