@@ -83,8 +83,17 @@ def side_by_side(columns: Sequence[np.ndarray]) -> np.ndarray:
 def _read(path: Path) -> Any:
     if path.suffix == ".nc":
         return read_record(path)
-    if path.suffix in (".jsonl", ".parquet"):
-        return _history(path)
+    if path.suffix in (".jsonl", ".parquet"):  # as Weights & Biases keeps histories
+        import pandas
+
+        try:
+            table = (pandas.read_json(path, lines=True) if path.suffix == ".jsonl"
+                     else pandas.read_parquet(path))  # fmt: skip
+        except ImportError:
+            raise InputError("parquet needs pyarrow: pip install 'flowsim-lab[parquet]'") from None
+        except (OSError, ValueError) as error:
+            raise InputError(f"{str(path)!r} is no table of numbers: {error}") from None
+        return {str(name): column.to_numpy() for name, column in table.items()}
     if path.suffix != ".csv":
         raise InputError(
             f"a path is a record (.nc) or a table (.csv, .jsonl or .parquet), not {str(path)!r}"
@@ -94,20 +103,6 @@ def _read(path: Path) -> Any:
     except (OSError, UnicodeError) as error:
         raise InputError(f"{str(path)!r} is no table of numbers: {error}") from None
     return _columns(text, repr(str(path)))
-
-
-def _history(path: Path) -> dict[str, np.ndarray]:
-    """The columns of a history, as Weights & Biases keeps it; NaN where a step has no value."""
-    import pandas
-
-    try:
-        table = (pandas.read_json(path, lines=True) if path.suffix == ".jsonl"
-                 else pandas.read_parquet(path))  # fmt: skip
-    except ImportError:
-        raise InputError("parquet needs pyarrow: pip install 'flowsim-lab[parquet]'") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{str(path)!r} is no table of numbers: {error}") from None
-    return {str(name): column.to_numpy() for name, column in table.items()}
 
 
 def _columns(text: str, name: str) -> dict[str, np.ndarray]:

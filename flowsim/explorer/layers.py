@@ -1,8 +1,4 @@
-"""Layers of the plane: labels of cells, coarse at once or fine later, and its curves.
-
-Every label is decided by the flow from the middle of its cell, or by the closed form where the
-model has one; cells that are not decided yet carry ``UNKNOWN`` and never a neighbour's label.
-"""
+"""Layers of the plane: labels of cells by the flow or a closed form, coarse or fine, and curves."""
 
 from __future__ import annotations
 

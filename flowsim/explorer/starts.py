@@ -147,10 +147,8 @@ def _path(model: Model, times: Tensor, rows: Tensor) -> Path:
 def _backward(view: View, theta: Tensor, stop: Stop) -> Path | None:
     """The way that leads to a start, by its length: dθ/ds = −v/‖v‖, dt/ds = −1/‖v‖.
 
-    Length is the variable, since backward in time orbits run off to infinity at once. Classical
     Runge-Kutta steps, for the eye; one that would turn back, past a point where the flow rests or a
-    ReLU's kink that two orbits leave, is halved. The way ends there, or outside the window, or when
-    it has the length of two or three of its sides.
+    kink that two orbits leave, is halved.
     """
     model = view.model
     x_low, x_high, y_low, y_high = view.window

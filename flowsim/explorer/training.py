@@ -1,9 +1,7 @@
 """The full transformer, trained from the lift of a start, and what it does while it trains.
 
-A run is bounded in steps and in seconds, and ends early when it is stopped or decided. Gradient
-descent and the flow move the exact loss, and what became of them is read off their weights as in
-a comparison (``full_model.comparison.outcome``); SGD and AdamW draw batches, and have no limit to
-classify: they have learned, or not within their steps.
+What became of gradient descent and the flow is read off their weights, as in a comparison; SGD and
+AdamW have no limit to classify: they have learned, or not within their steps.
 """
 
 from __future__ import annotations
@@ -128,16 +126,6 @@ def canonical_point(view: View, start: Start) -> Tensor:
     """The start as a canonical point, (1, 2), or (1, 3) with the view's a where it has one."""
     held = [view.fixed_values.get("a", 0.0)] if view.has_slice else []
     return torch.tensor([[start.y, start.x, *held]], dtype=torch.float64)
-
-
-def place(arch: Architecture, weights: Weights) -> tuple[float, float]:
-    """(e, w) of the point nearest to one model's weights."""
-    if arch.output == "states":
-        e, w = project_states(arch, weights, turns=8).canonical[0].tolist()
-    else:
-        along = weights["bias"].new_full((arch.d,), arch.d**-0.5)
-        e, w = project(arch, weights, along).canonical[0, :2].tolist()
-    return e, w
 
 
 def logit_gap(arch: Architecture, weights: Weights, tokens: Tensor) -> float:
@@ -279,7 +267,11 @@ def _sampled(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label
     def look() -> Progress:
         session.measure(torch.full((1,), torch.nan))
         latest = {name: values[-1] for name, values in session.history.items()}
-        e, w = place(arch, trainer.weights)
+        if arch.output == "states":
+            e, w = project_states(arch, trainer.weights, turns=8).canonical[0].tolist()
+        else:
+            along = torch.full((arch.d,), arch.d**-0.5, dtype=trainer.weights["bias"].dtype)
+            e, w = project(arch, trainer.weights, along).canonical[0, :2].tolist()
         gap = logit_gap(arch, trainer.weights, session.tokens[0])
         return Progress(trainer.step, time, float(latest["loss"][0]), e, w, gap)
 

@@ -1,8 +1,4 @@
-"""The view of a page of the explorer: model, window, starts, cloud; validated, immutable.
-
-Nothing here knows of a browser. Every change makes a new ``View``; one that is out of bounds raises
-``InputError`` and leaves the old one as it was.
-"""
+"""The view of a page of the explorer: model, window, starts, cloud; validated, immutable."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -77,16 +78,6 @@ def _chosen(record: xr.Dataset) -> dict[str, Any]:
     return {**chosen, **({"end_names": named} if named else {})}
 
 
-def _data(record: xr.Dataset) -> dict[str, Any]:
-    try:
-        chain = chain_of(record.attrs)
-    except InputError:
-        return {}
-    names = ("switching_factor", "entropy_rate", "stationary_entropy", "mutual_information",
-             "target_logit_gap")  # fmt: skip
-    return {name: getattr(chain, name) for name in names if hasattr(chain, name)}
-
-
 def _held(record: xr.Dataset) -> dict[str, Any]:
     fixed = fixed_of(record.attrs)
     return {**fixed, "fixed": fixed}
@@ -106,9 +97,15 @@ def _portrait(record: xr.Dataset) -> dict[str, Any]:
     points = [{"kind": curve.kind, across: x, up: y}
               for curve in curves_of(record, across, up) for x, y in curve.points]  # fmt: skip
     sliding = "sliding_time" in record
+    known: dict[str, Any] = {}
+    with suppress(InputError):
+        chain = chain_of(a)
+        data = ("switching_factor", "entropy_rate", "stationary_entropy", "mutual_information",
+                "target_logit_gap")  # fmt: skip
+        known = {name: getattr(chain, name) for name in data if hasattr(chain, name)}
     return {
         **_chosen(record),
-        **_data(record),
+        **known,
         "cells": cells,
         "fraction": {n: counts[n] / cells for n in names if n in _ends(names) or counts[n]},
         "saddle": sum(counts[name] for name in names if name.startswith("saddle")),

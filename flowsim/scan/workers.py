@@ -95,7 +95,8 @@ def _by_workers(
                         future = pool.submit(cloudpickle.dumps((work, task(waiting[0]))))
                         running[future] = waiting.popleft()
                     done = wait(running, return_when=FIRST_COMPLETED).done
-                    for future in sorted(done, key=_has_failed):  # good results first
+                    # good results first
+                    for future in sorted(done, key=lambda x: x.cancelled() or bool(x.exception())):
                         result = pool.result(future.result())
                         broken = 0
                         yield running.pop(future), result
@@ -104,10 +105,6 @@ def _by_workers(
             if broken == _PATIENCE:
                 raise InputError(_DYING) from None
             waiting.extend(running.values())
-
-
-def _has_failed(future: Future[Any]) -> bool:
-    return future.cancelled() or future.exception() is not None
 
 
 def run_pickled(pickled: bytes) -> bytes:
