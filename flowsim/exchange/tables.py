@@ -44,10 +44,22 @@ def write_table(record: xr.Dataset, path: str | Path) -> None:
     if path.suffix not in SUFFIXES:
         raise InputError(f"a table ends in {', '.join(SUFFIXES)}, not {path.name!r}")
     if path.suffix == ".json":
-        text = json.dumps(_all_numbers(record), ensure_ascii=False)
+        variables = {
+            name: {"dims": variable.dims, "values": _named(variable).values}
+            for name, variable in {**record.coords, **record.data_vars}.items()
+        }
+        numbers = plain({"attributes": record.attrs, "variables": variables})
+        text = json.dumps(numbers, ensure_ascii=False)
         write_atomically(path, lambda place: Path(place).write_text(text + "\n"))
         return
-    table = _table(record)
+    import pandas
+
+    frames = []
+    for dims in _places(record):
+        kept = [name for name in record.data_vars if set(record[name].dims) <= set(dims)]
+        frame = record[kept].map(_named).to_dataframe(dim_order=list(dims))
+        frames.append(frame.reset_index())
+    table = pandas.concat(frames, ignore_index=True)
     if path.suffix == ".csv":
         write_atomically(path, partial(table.to_csv, index=False))
         return
@@ -66,18 +78,6 @@ def _named(variable: xr.DataArray) -> xr.DataArray:
     return variable.copy(data=np.array(names, dtype=object)[variable.to_numpy()])
 
 
-def _table(record: xr.Dataset) -> Any:
-    """The rows of a record, a pandas DataFrame."""
-    import pandas
-
-    frames = []
-    for dims in _places(record):
-        kept = [name for name in record.data_vars if set(record[name].dims) <= set(dims)]
-        frame = record[kept].map(_named).to_dataframe(dim_order=list(dims))
-        frames.append(frame.reset_index())
-    return pandas.concat(frames, ignore_index=True)
-
-
 def _places(record: xr.Dataset) -> list[tuple[Any, ...]]:
     """The dimensions of each kind of row."""
     given = dict.fromkeys(record[name].dims for name in record.data_vars)
@@ -86,12 +86,3 @@ def _places(record: xr.Dataset) -> list[tuple[Any, ...]]:
         widest = [dims for dims in given if starts <= set(dims)]
         return [max(widest, key=lambda dims: math.prod(record.sizes[name] for name in dims))]
     return [dims for dims in given if not any(set(dims) < set(other) for other in given)]
-
-
-def _all_numbers(record: xr.Dataset) -> dict[str, Any]:
-    variables = {
-        name: {"dims": variable.dims, "values": _named(variable).values}
-        for name, variable in {**record.coords, **record.data_vars}.items()
-    }
-    found: dict[str, Any] = plain({"attributes": record.attrs, "variables": variables})
-    return found

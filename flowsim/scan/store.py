@@ -92,8 +92,9 @@ def write_scan(
         scheduler: address of a running dask scheduler, which then does the work.
         progress: called with the labels of every chunk, also of those that a resumed scan finds.
         command: stored in the record as what made it; it should leave out what changes no result.
-        stage: called before the sample is decided again, with "points checked by torchdiffeq" and
-            how many, and before the record is written; returns what to call with the number done.
+        next_stage: called before the sample is decided again, with "points checked by torchdiffeq"
+            and how many, and before the record is written; returns what to call with the number
+            done.
 
     Returns:
         The path of the record. Its values depend on the scan and the command only.

@@ -92,16 +92,6 @@ class Compare(ModelOnChain, FigureFiles):
     def hidden(self) -> int:
         return 4 * self.d if not (self.states and self.units) else self.states * self.units
 
-    def name_words(self) -> list[str]:
-        """Stem of the files' names; InputError for a chain that the model does not accept."""
-        own, words = {"S": self.states, "m": self.hidden_per_state}, [str(self.model), self.trainer]
-        words += [f"{letter}{value}" for letter, value in own.items() if value]
-        words += [] if self.points is None else [self.points.stem]
-        needed = [name for name, x in parameters(built_in(self.model)).items() if x.required]
-        if all(vars(self)[name] is not None for name in needed):
-            words += chain_words(self.p, self.q)
-        return words
-
     def dimensions(self) -> int:
         """3 where starts are (e, w, a), else 2."""
         from full_model.comparison.comparable import lifted_from
@@ -131,7 +121,13 @@ def compare(given: Compare) -> None:
       flowsim compare --model states --states 3 --p 0.8 --noise 0.02 --length 4
     """
     _check(given)
-    figure, stored = given.names("compare", *given.name_words())
+    own, words = {"S": given.states, "m": given.hidden_per_state}, [given.model, given.trainer]
+    words += [f"{letter}{value}" for letter, value in own.items() if value]
+    words += [] if given.points is None else [given.points.stem]
+    needed = [name for name, x in parameters(built_in(given.model)).items() if x.required]
+    if all(vars(given)[name] is not None for name in needed):
+        words += chain_words(given.p, given.q)
+    figure, stored = given.names("compare", *words)
     from full_model.comparison.choices import Comparison
 
     points, chain, starts = _starts(given)
