@@ -219,7 +219,3 @@ def _against_the_closed_form(
     record.attrs["wrong"] = int(wrong.sum())
     record.attrs["largest_relative_energy_drift"] = float(np.nanmax(drift.numpy(), initial=0))
     return record
-
-
-#: The name within the package.
-gaussian_record = gaussian

@@ -18,7 +18,7 @@ from flowsim.models.canonical.gaussian_integral import (
     gaussian_probability,
     trapped_below,
 )
-from flowsim.scan.gaussian import gaussian_record
+from flowsim.scan.gaussian import gaussian as gaussian_record
 
 ABOVE, BELOW, ONE = BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3), BinaryChain(0.3, 0.7)
 
