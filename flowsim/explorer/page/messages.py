@@ -103,32 +103,17 @@ def cloud_words(view: View, found: CloudShare | None) -> str:
         return ""
     if found is None:
         return "<p>Following the cloud …</p>"
-    if not ends_of(view).named:
-        return _cloud_of_found(view, found)
-    trapped, low, high = found.share(Label.LOCAL_MINIMUM)
-    begin = (
-        f"<p>Of {len(found.label)} normal starts, spread {view.cloud.sigma:.3g} (half the ring's): "
-    )
-    interval = f"(95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
-    text = f"{begin}<b>{style.in_percent(trapped)} trapped</b> {interval}"
-    for label in (Label.SADDLE, Label.UNRESOLVED):
-        share = found.share(label)[0]
-        text += f", {style.in_percent(share)} {_VERBS[label.name.lower()]}" if share else ""
-    text += f"; {found.wanted} are followed in all …" if len(found.label) < found.wanted else ""
-    return text + ". Drag inside its ring to move it.</p>"
-
-
-def _cloud_of_found(view: View, found: CloudShare) -> str:
-    """The shares of a cloud among ends that were found, with their intervals."""
     verbs, parts = _goes_to(view), []
-    for code, name in enumerate(ends_of(view).names):
+    for code, name in sorted(enumerate(ends_of(view).names), key=lambda end: end[0] == 0):
         share, low, high = found.share(code)
         if share:
             interval = f"(95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
             parts.append(f"<b>{style.in_percent(share)}</b> {verbs[name]} {interval}")
-    assert view.cloud is not None
-    begin = f"<p>Of {len(found.label)} normal starts, spread {view.cloud.sigma:.3g}: "
-    return begin + ", ".join(parts) + ". Drag inside its ring to move it.</p>"
+    count, spread = len(found.label), f"{view.cloud.sigma:.3g} (half the ring's)"
+    more = f"; {found.wanted} are followed in all …" if count < found.wanted else ""
+    shares = ", ".join(parts) + more
+    begin = f"<p>Of {count} normal starts, spread {spread}: {shares}. "
+    return f"{begin}Drag inside its ring to move it.</p>"
 
 
 _BOXES = {
