@@ -96,6 +96,8 @@ def lazy_names(
 
 
 def _answering(function: FunctionType, public_name: str) -> Any:
+    """The function, with a sentence on wrong arguments in place of another error."""
+
     @wraps(function)
     def called(*args: Any, **keywords: Any) -> Any:
         try:

@@ -106,6 +106,7 @@ def _check_shape(title: str, what: str, found: Tensor, shape: tuple[int, ...]) -
 
 
 def _called(title: str, what: str, function: Callable[[Tensor], Any], theta: Tensor) -> Any:
+    """Call a function of the model called ``title``; InputError with its name where it fails."""
     try:
         return function(theta)
     except InputError:

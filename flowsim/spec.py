@@ -281,6 +281,7 @@ def _from_file(target: str, arguments: Any, path: str, text: str) -> ModelSpec:
 
 @lru_cache(maxsize=8)
 def _built(spec: ModelSpec) -> Model:
+    """Build the model; InputError where a user's class fails."""
     arguments = spec.options
     if not spec.is_own:
         found: Model = spec.kind(**arguments).build()

@@ -79,6 +79,7 @@ def _rising(function: Callable[[np.ndarray], np.ndarray], x: Interval) -> Interv
 
 
 def power(x: Interval, n: float) -> Interval:
+    """xⁿ, NaN where it is not defined."""
     if n == 0:
         return interval(np.ones_like(x.lo))
     if n != int(n):
@@ -122,6 +123,7 @@ def _tanh(x: Interval) -> tuple[Interval, Interval, Interval]:
 
 
 def _absolute(x: Interval) -> tuple[Interval, Interval, Interval]:
+    """|x| and its first two derivatives."""
     bent = (x.lo <= 0) & (x.hi >= 0)
     size = Interval(np.where(bent, 0, np.minimum(abs(x.lo), abs(x.hi))), x.size())
     kink = np.where(bent, np.inf, 0.0)
@@ -286,6 +288,7 @@ def _wide(value: Interval, axes: int) -> Interval:
 
 
 def _product(one: Any, other: Any) -> Jet:
+    """The product of a jet and another jet or a constant."""
     if not isinstance(one, Jet):
         one, other = other, one
     (u, du, ddu), by = one.parts, interval(_constant(other)) if not isinstance(other, Jet) else None

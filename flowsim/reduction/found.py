@@ -217,6 +217,7 @@ def _reduced(
 
 
 def _refuse_kinks(network: Network, at: Tensor, what: str) -> None:
+    """InputError where the gradient jumps at weights (P,), which ``what`` names."""
     jumps = network.gradient_jumps(at)
     if jumps:
         named = ", ".join(f"{name} (by {jump:.0e} of it)" for name, jump in jumps.items())

@@ -281,6 +281,7 @@ def _reached(models: tuple[ReducedNetwork, ...], at: Tensor, most: int) -> int:
 
 
 def _text(polynomial: Tensor, powers: list[tuple[int, ...]], names: tuple[str, ...]) -> str:
+    """The polynomial of these coefficients and powers as text, such as x² − 0.5 y."""
     words = ""
     for i in polynomial.nonzero()[:, 0].tolist():
         value, power = float(polynomial[i]), powers[i]
