@@ -161,14 +161,15 @@ def _one_period(
     few = (dimension == 0) | torch.isin(value, values[sampled(values)])  # of continua
     stays = _stays(tracer, values, state, dimension)
     few &= stays
-    if tracer.system.step is not None and bool((dimension > 0).any()):
-        if tracer.system.step.period == 1:
-            raise InputError(
-                "fixed points of these steps form a continuum, on which each flips at a rate of "
-                "its own: only isolated ones are followed"
-            )
+    step = tracer.system.step
+    if step is not None and step.period > 1:
         few &= dimension == 0  # where steps on a quadratic flip, all come back after two
-    if len(few) and not bool(few.any()):
+    elif step is not None and bool((dimension > 0).any()):
+        raise InputError(
+            "fixed points of these steps form a continuum, on which each flips at a rate of its "
+            "own: only isolated ones are followed"
+        )
+    elif len(few) and not bool(few.any()):
         raise InputError(
             "all critical points that were found lie on continua that move with the parameter, "
             "which are not followed"
