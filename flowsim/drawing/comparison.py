@@ -47,10 +47,7 @@ _LEARNED = {
 
 
 def draw_comparison(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
-    """Prediction, outcome, table and curves of a comparison.
-
-    Given axes, and figures below 5 inches, show the outcomes and where the prediction differs.
-    """
+    """A comparison's panels; on axes or below 5 inches the outcomes and where they differ."""
     differ = Line2D([], [], color=DIFFER, marker="o", markersize=9, markerfacecolor="none",
                     linestyle="none", label="prediction and outcome differ")  # fmt: skip
     if ax is not None or (look.get("width") or 12.0) < 5:

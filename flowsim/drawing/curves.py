@@ -201,7 +201,25 @@ def draw_training(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
     ax.set(xlabel="step", ylabel="loss (nats)", xlim=(0, max(float(steps[-1]), 1.0)))
     ax.ticklabel_format(axis="y", useOffset=False)
     name_lines(ax, known, short=canvas.narrow)
-    return canvas.complete(_training_title(record), handles, columns=1)
+    settings = json.loads(record.attrs["settings"])
+    recipe, arch = settings.get("recipe", settings), settings.get("arch", settings)
+    words = [f"{symbol} = {arch[name]}" for symbol, name in
+             (("$d$", "d"), ("$N$", "length"), ("layers", "layers")) if name in arch]  # fmt: skip
+    sampled = recipe.get("loss") == "sampled"
+    on = f"batches of {recipe['batch']}" if sampled else "the exact loss"
+    name = recipe.get("trainer", "?")
+    if name == "adamw" and recipe.get("weight_decay") == 0:  # AdamW without decay
+        name = "adam"
+    if name == "sgd" and recipe.get("loss") == "population":
+        name = "gd"
+    trainer = TRAINERS.get(name, name)
+    trainer += f" and momentum {recipe['momentum']:g}" if recipe.get("momentum") else ""
+    constants = adam_words(recipe) if name.startswith("adam") else []
+    shown = record.attrs.get("loss_is")
+    title = [f"Training with {trainer} on {on}, {', '.join(words)}"]
+    title += [f"the loss shown: {shown}" if shown else ""]
+    title += [f"{trainer}: {', '.join(constants)}"] if constants else []
+    return canvas.complete(title, handles, columns=1)
 
 
 def _words(record: xr.Dataset, chain: tuple[float, ...]) -> str:
@@ -250,26 +268,3 @@ def _apart(places: list[float], gap: float) -> list[float]:
                 break
             pools[-2:] = [[sum0 + sum1 - n1 * n0 * gap, n0 + n1]]
     return [s / n + i * gap for s, n in pools for i in range(int(n))]
-
-
-def _training_title(record: xr.Dataset) -> list[str]:
-    settings = json.loads(record.attrs["settings"])
-    recipe, arch = settings.get("recipe", settings), settings.get("arch", settings)
-    words = [f"{symbol} = {arch[name]}" for symbol, name in
-             (("$d$", "d"), ("$N$", "length"), ("layers", "layers")) if name in arch]  # fmt: skip
-    sampled = recipe.get("loss") == "sampled"
-    on = f"batches of {recipe['batch']}" if sampled else "the exact loss"
-    name = recipe.get("trainer", "?")
-    if name == "adamw" and recipe.get("weight_decay") == 0:  # AdamW without decay
-        name = "adam"
-    if name == "sgd" and recipe.get("loss") == "population":
-        name = "gd"
-    trainer = TRAINERS.get(name, name)
-    trainer += f" and momentum {recipe['momentum']:g}" if recipe.get("momentum") else ""
-    constants = adam_words(recipe) if name.startswith("adam") else []
-    shown = record.attrs.get("loss_is")
-    return [
-        f"Training with {trainer} on {on}, {', '.join(words)}",
-        f"the loss shown: {shown}" if shown else "",
-        *([f"{trainer}: {', '.join(constants)}"] if constants else []),
-    ]

@@ -106,10 +106,7 @@ def _read(path: Path) -> Any:
 
 
 def _columns(text: str, name: str) -> dict[str, np.ndarray]:
-    """Columns of a table written by a spreadsheet: names of runs as text, all else as numbers.
-
-    Between cells are commas, semicolons or tabs; a number may have a decimal comma.
-    """
+    """Columns of a table between commas, semicolons or tabs; numbers may have decimal commas."""
     lines = [line for line in text.splitlines() if line.strip(' ,;\t"')]
     if not lines:
         raise InputError(f"{name} is no table of numbers: it is empty")

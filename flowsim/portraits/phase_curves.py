@@ -36,11 +36,7 @@ def further_curves(
 def nullclines(
     plane: Plane, window: Mapping[str, Range], fixed: Mapping[str, float]
 ) -> list[Curve]:
-    """The curves on which one component of the flow in the plane changes its sign.
-
-    They go through zeros of its linear interpolation between 301² nodes. A zero without a change of
-    sign, such as a line of critical points, is not among them.
-    """
+    """The curves on which one component of the flow changes its sign, between 301² nodes."""
     x, y = (np.linspace(*window[name], _NODES) for name in (plane.x, plane.y))
     velocity = plane_velocity(plane, theta_on_grid(plane, x, y, fixed)).detach().numpy()
     lattice, found = Lattice((_NODES, _NODES), 0), []

@@ -161,10 +161,7 @@ def read_record(path: Path | str, *kinds: str) -> xr.Dataset:
 
 
 def open_sealed(path: Path) -> xr.Dataset:
-    """A NetCDF file that flowsim wrote, be it a record or not; to be closed.
-
-    HDF5, which may run for ever on damaged bytes, opens no file whose digest is not right.
-    """
+    """A NetCDF file that flowsim wrote, to be closed; HDF5 may run for ever on damaged bytes."""
     try:
         if not path.exists():
             raise InputError(f"no such file: {str(path)!r}")

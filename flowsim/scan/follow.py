@@ -119,11 +119,7 @@ def to_model(model: Model, names: Sequence[str], rows: Tensor | np.ndarray) -> T
 
 
 def starting_coordinates(model: Model, names: Sequence[str]) -> tuple[str, ...]:
-    """The coordinates in which starts named ``names`` are given, in the model's order.
-
-    Raises:
-        InputError: they are none of the sets that the model's plane takes.
-    """
+    """The coordinates in which starts of these names are given, in the model's order."""
     allowed = model.plane.defaults.starts
     for order in allowed:
         if sorted(names) == sorted(order):

@@ -251,11 +251,7 @@ def discard(path: Path) -> None:
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file that appears whole; the draft that a killed run left goes first.
-
-    Raises:
-        InputError: the disk is full or the folder went away.
-    """
+    """Write a file that appears whole; the draft that a killed run left goes first."""
     draft = path.with_name(f"{path.name.removesuffix('.parts')}.draft")
     with one_sentence("write", path):
         try:
@@ -289,11 +285,7 @@ class Parts:
         return np.frombuffer(data, self.scan.dtype) if digest == self._digest(chunk, data) else None
 
     def write(self, chunk: int, points: np.ndarray) -> None:
-        """Store the points of a chunk.
-
-        Raises:
-            InputError: the disk is full or the folder went away; what is finished stays.
-        """
+        """Store the points of a chunk; on a full disk what is finished stays."""
         low, _ = self.scan.bounds(chunk)
         data = points.tobytes()
         with one_sentence("write", self.path), self.path.open("r+b") as file:

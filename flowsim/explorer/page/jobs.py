@@ -52,11 +52,7 @@ class Jobs:
         self, kind: str, work: Work, show: Callable[[Any], None], pool: str = "plane",
         done: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
-        """Run ``work(stop)`` in a thread, and ``show`` each result on the page, in order.
-
-        After the last result, or where the work fails, ``done`` is called on the page.
-        A job of the same kind that is still alive is stopped, and shows nothing more.
-        """
+        """Run work in a thread in place of the kind's former job, and show each result in order."""
         self.stop(kind)
         if self.closed:
             return
