@@ -8,7 +8,7 @@ neighbours on the machine disturb less:
 - loss and gradient: ``PopulationLoss.value_and_gradient`` and ``PrefixTreeLoss``'s;
 - field: gradient and stiffness, as steps of descent and of the flow need them. That of the
   sequences takes its stiffness from the rank-one model at the projected weights, as
-  ``EnumeratedField`` does off the CPU.
+  ``FullField`` does off the CPU.
 
 Run from the repository: python benchmarks/prefix_tree.py [--rounds 5]
 """
@@ -23,7 +23,7 @@ import torch
 
 from flowsim import BinaryChain
 from full_model import Architecture, MarkovSource, PopulationLoss, PrefixTreeLoss, initial_weights
-from full_model.comparison.fields import EnumeratedField
+from full_model.comparison.fields import FullField
 
 CHAIN = BinaryChain(0.5, 0.8)
 
@@ -43,7 +43,7 @@ def contenders(arch: Architecture, models: int) -> list[Callable[[], object]]:
     """Loss and gradient by sequences and by prefixes, then the field by both."""
     source = MarkovSource.of(CHAIN)
     tree, sequences = PrefixTreeLoss(arch, source), PopulationLoss(arch, source)
-    fast, slow = EnumeratedField(arch, CHAIN), EnumeratedField(arch, CHAIN)
+    fast, slow = FullField(arch, CHAIN), FullField(arch, CHAIN)
     slow.population = sequences
     weights = initial_weights(arch, "gaussian", range(models), std=0.5)
     state = fast.state(weights)

@@ -38,7 +38,6 @@ from flowsim.records.attributes import provenance
 from flowsim.records.netcdf import read_record, write_record
 from flowsim.scan.workers import run_chunks
 from full_model import Comparison, compare, grid_points
-from full_model.comparison.choices import predicting_model
 from full_model.comparison.side_by_side import SideBySide
 
 CHAINS = ((0.5, 0.8), (0.9, 0.9), (0.2, 0.3), (0.1, 0.1))
@@ -116,7 +115,7 @@ def run(case: Case, state: Path) -> xr.Dataset:
 def _follow_by_flow(case: Case, points: torch.Tensor, kept: xr.Dataset, row: int) -> None:
     """Put what gradient flow from the same weights comes to in place of the open run."""
     settings, here = case.settings("flow"), points[row : row + 1]
-    whole = SideBySide(settings, here, predicting_model(settings, 2), (settings.seed + row,))
+    whole = SideBySide(settings, here, (settings.seed + row,))
     whole.run()
     found = whole.found()
     for name in ("outcome", "end_reason", "steps", "end", "open_share", "curvature"):

@@ -15,7 +15,7 @@ from flowsim.models.canonical.basins import reaches_global_minimum
 from flowsim.models.canonical.model import CanonicalModel
 from flowsim.models.rank_one.model import RankOneModel
 from full_model import Architecture, Comparison, classify, lift_rank_one
-from full_model.comparison.fields import AttentionFreeField
+from full_model.comparison.fields import FullField
 from full_model.comparison.steps import step_until
 
 #: Steps after which an orbit with slow positions is left open.
@@ -69,7 +69,7 @@ def _slow_labels(chain: BinaryChain, length: int, points: Tensor) -> np.ndarray:
     """Labels with slow positions alone, by what lifts of the orbits show on their way."""
     model = RankOneModel(chain, length)
     field = _SlowPositions(model)
-    full = AttentionFreeField(Architecture(1, length, attention="none"), chain, shared=True)
+    full = FullField(Architecture(1, length, attention="none"), chain, shared=True)
     state = model.from_canonical(points)
     count = len(points)
     time, steps = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)

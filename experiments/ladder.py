@@ -26,7 +26,7 @@ from flowsim import BinaryChain, trajectories
 from flowsim.models import RankOneModel
 from full_model import Architecture, initial_weights, wilson
 from full_model.comparison.exponential import FIRST_STEP, flow_until
-from full_model.comparison.fields import AttentionFreeField, EnumeratedField, FullField
+from full_model.comparison.fields import FullField
 from full_model.comparison.steps import step_until
 
 CASES = ((0.5, 0.8, 8), (0.5, 0.8, 16), (0.5, 0.8, 64), (0.9, 0.9, 8), (0.9, 0.9, 16))
@@ -118,7 +118,7 @@ def follow(field: FullField, state: Tensor, times: list[float]) -> list[Tensor]:
 
 def full_flow(chain: BinaryChain, length: int, d: int, seed: int) -> tuple[Tensor, Tensor]:
     """Loss and open positions of the flow of full weights without attention at t = 100."""
-    field = AttentionFreeField(Architecture(d, length, attention="none"), chain, rounding=1e-4)
+    field = FullField(Architecture(d, length, attention="none"), chain, rounding=1e-4)
     state = full_start(field, chain, range(1, length), seed)
     (loss,) = follow(field, state, [SEEN])
     return loss, open_positions(*along_alpha(field, state))
@@ -150,10 +150,8 @@ def whole_transformer(horizon: float, seed: int) -> xr.Dataset:
     so, and the layer is left out; so do W_Q = W_K = 0, and every past symbol counts alike.
     """
     chain = BinaryChain(*CASES[0][:2])
-    field = EnumeratedField(Architecture(WHOLE_D, WHOLE_LENGTH), chain, rounding=1e-4)
-    free = AttentionFreeField(
-        Architecture(WHOLE_D, WHOLE_LENGTH, attention="none"), chain, rounding=1e-4
-    )
+    field = FullField(Architecture(WHOLE_D, WHOLE_LENGTH), chain, rounding=1e-4)
+    free = FullField(Architecture(WHOLE_D, WHOLE_LENGTH, attention="none"), chain, rounding=1e-4)
     ks = range(1, WHOLE_LENGTH)
     first = torch.cat([full_start(field, chain, ks, seed + more) for more in WHOLE_SEEDS])
     times = [float(t) for t in 10 ** np.arange(0, np.log10(horizon) + 0.25, 0.5)]
@@ -190,7 +188,7 @@ def rung_runs(d: int, seeds: int) -> xr.Dataset:
     """Number of runs of full descent with k open positions at t = 50, by first bias and spread."""
     chain = BinaryChain(*CASES[0][:2])
     arch = Architecture(d, RUNG_LENGTH, attention="none")
-    field = AttentionFreeField(arch, chain)
+    field = FullField(arch, chain)
     biases = {"log(π₁/π₀)": float(np.log(chain.p / chain.q)), "0": 0.0}
     count = np.zeros((len(biases), len(SPREADS), RUNG_LENGTH + 1), dtype=np.int64)
     for i, bias in enumerate(biases.values()):

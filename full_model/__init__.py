@@ -12,10 +12,10 @@ __all__ = sorted(_HOME)
 
 #: Present places of names that were public before.
 _INTERNAL = {
-    "AttentionFreeField": "full_model.comparison.fields",
-    "EnumeratedField": "full_model.comparison.fields",
+    "AttentionFreeField": "full_model.comparison.fields (FullField)",
+    "EnumeratedField": "full_model.comparison.fields (FullField)",
     "FullSide": "full_model.comparison.side_by_side",
-    "ReducedSide": "full_model.comparison.side_by_side",
+    "ReducedSide": "full_model.comparison.side_by_side (SideBySide)",
     "SideBySide": "full_model.comparison.side_by_side",
 }
 

@@ -30,7 +30,7 @@ from flowsim.models import (
     UntiedModel,
 )
 from full_model import Architecture, initial_weights
-from full_model.comparison.fields import AttentionFreeField, EnumeratedField
+from full_model.comparison.fields import FullField
 
 CHAIN = BinaryChain(0.5, 0.8)
 
@@ -46,8 +46,8 @@ def sum_over_prefixes():
     """Gradient and stiffness of two transformers, with attention and without."""
     arch = Architecture(d=4, length=3)
     for field in (
-        EnumeratedField(arch, CHAIN),
-        AttentionFreeField(replace(arch, attention="none"), CHAIN),
+        FullField(arch, CHAIN),
+        FullField(replace(arch, attention="none"), CHAIN),
     ):
         field(field.state(initial_weights(field.arch, "gaussian", [0, 1], std=0.5)))
 

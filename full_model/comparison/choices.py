@@ -142,10 +142,7 @@ class Comparison:
 
     @property
     def architecture(self) -> Architecture:
-        """The transformer of every comparison: one layer with softmax attention, all its weights.
-
-        With S states it has S logits, and m hidden units for each.
-        """
+        """The transformer, with all its weights; of S states with S logits."""
         if self.states is None or self.hidden_per_state is None:
             return Architecture(self.d, self.length)
         return Architecture(
@@ -175,12 +172,7 @@ class Comparison:
 
 
 def predicting_model(settings: Comparison, dimensions: int) -> Model:
-    """The model that predicts, for points of that many coordinates.
-
-    Raises:
-        InputError: points (e, w) for the uniform model, or (e, w, a) for the canonical one or for
-            S states.
-    """
+    """The model that predicts, for points of that many coordinates; InputError for others."""
     if ("e", "w", "a")[:dimensions] not in LIFTS[settings.model]:
         wanted = " or ".join(f"({', '.join(names)})" for names in LIFTS[settings.model])
         raise InputError(f"the {settings.model} model takes points {wanted}")

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,8 +19,7 @@ from torch import Tensor
 from flowsim.errors import InputError
 from flowsim.records.attributes import source_versions
 from flowsim.running import threads
-from flowsim.scan.workers import run_chunks
-from full_model.comparison.choices import Comparison, predicting_model
+from full_model.comparison.choices import Comparison
 from full_model.comparison.side_by_side import CURVES, ENDS, SideBySide, attention_stays_zero
 from full_model.training.checkpoints import load_checkpoint, refuse_other_settings, save_checkpoint
 
@@ -37,11 +34,8 @@ Part = dict[str, np.ndarray]
 class Task(NamedTuple):
     """One chunk: plain data, so that any process on any machine can follow it.
 
-    Attributes:
-        settings: what to compare.
-        points: (n, 2 or 3).
-        seeds: of the noise, one for each point.
-        versions: of flowsim and what computes, which must be the same everywhere.
+    The seeds are those of the noise, one for each point (n, 2 or 3); ``versions`` of flowsim and of
+    what computes must be the same everywhere.
     """
 
     settings: Comparison
@@ -51,17 +45,12 @@ class Task(NamedTuple):
 
 
 def begin(task: Task) -> SideBySide:
-    """The task, not yet run.
-
-    Raises:
-        InputError: this process runs other versions than the one that made the task.
-    """
+    """The task, not yet run; InputError if this process runs other versions than its maker."""
     if (here := source_versions()) != task.versions:
         raise InputError(
             f"a worker runs {here}, but the comparison was started with {task.versions}"
         )
-    model = predicting_model(task.settings, task.points.shape[1])
-    return SideBySide(task.settings, torch.from_numpy(task.points), model, task.seeds)
+    return SideBySide(task.settings, torch.from_numpy(task.points), task.seeds)
 
 
 def run_task(task: Task) -> Part:
@@ -75,15 +64,8 @@ def run_task(task: Task) -> Part:
 class Chunks:
     """The different starts of a comparison, and which points each of them stands for.
 
-    Starts are dealt to the chunks in turn, so that all chunks take about as long.
-
-    Args:
-        settings: what to compare.
-        points: (n, 2 or 3).
-
-    Attributes:
-        different: how many starts are to be trained.
-        count: how many chunks there are.
+    Starts are dealt to the chunks in turn, so that all of the ``count`` chunks take about as long;
+    ``different`` starts are trained.
     """
 
     def __init__(self, settings: Comparison, points: Tensor) -> None:
@@ -112,30 +94,6 @@ class Chunks:
         which = self.first[self.members(chunk)]
         seeds = tuple(int(i) + self.settings.seed for i in which)
         return Task(self.settings, self.points[which], seeds, source_versions())
-
-    def run(
-        self,
-        work: Callable[[Task], Part],
-        parts: dict[int, Part],
-        checkpoint: Path | None,
-        jobs: int,
-        scheduler: str | None,
-        finished: Callable[[dict[int, Part]], object],
-    ) -> None:
-        """Add the missing chunks to ``parts``, and keep what is finished.
-
-        Args:
-            work: what is done with a chunk's task.
-            checkpoint, jobs, scheduler: as of ``compare``.
-            finished: called with all parts after each chunk.
-        """
-        missing = [chunk for chunk in range(self.count) if chunk not in parts]
-        with closing(run_chunks(work, self.task, missing, jobs, scheduler)) as results:
-            for chunk, found in results:
-                parts[chunk] = found
-                if checkpoint is not None:
-                    self.save(checkpoint, parts)
-                finished(parts)
 
     def joined(self, parts: dict[int, Part]) -> Part:
         """Results at all points, from the results at all chunks' starts."""
@@ -172,11 +130,7 @@ class Chunks:
         save_checkpoint(path, tensors, {"settings": self.identity(), "chunks": sorted(parts)})
 
     def restore(self, path: Path) -> dict[int, Part]:
-        """Contents of a checkpoint: the finished chunks.
-
-        Raises:
-            InputError: it is unusable, or of other settings or points.
-        """
+        """The finished chunks of a checkpoint; InputError if it is not one of these settings."""
         tensors, state = load_checkpoint(path)
         refuse_other_settings(path, self.identity(), state.get("settings"))
         names = ("time", *CURVES, *ENDS)

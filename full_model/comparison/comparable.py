@@ -43,15 +43,9 @@ def check_sampled(name: str, trainer: str) -> None:
 
 
 def lifted_from(name: str, attention: bool, fixed: Collection[str] = ()) -> tuple[str, ...]:
-    """The coordinates of a comparison's starts.
+    """The coordinates of a comparison's starts, those of ``fixed`` among them.
 
-    Args:
-        name: of the reduced model.
-        attention: whether it has attention.
-        held: coordinates that the starts must have.
-
-    Raises:
-        InputError: the model has no such starts, or with attention none at all.
+    InputError if the model of that name has no such starts, or with attention none at all.
     """
     check_comparable(name)
     lifts: tuple[tuple[str, ...], ...] = LIFTS[name]

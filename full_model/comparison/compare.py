@@ -8,6 +8,7 @@ maps in reduced coordinates.
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -21,8 +22,9 @@ from flowsim.errors import InputError
 from flowsim.labels import BASINS, Label
 from flowsim.records.netcdf import flags
 from flowsim.scan.record import wilson_interval
+from flowsim.scan.workers import run_chunks
 from full_model.comparison.choices import Comparison, Progress, predicting_model
-from full_model.comparison.chunks import Chunks, Task, begin, run_task
+from full_model.comparison.chunks import Chunks, Part, Task, begin, run_task
 from full_model.comparison.outcome import EndReason
 from full_model.comparison.points import check_points
 from full_model.comparison.sampled import compare_sampled
@@ -50,21 +52,15 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
 def add_agreement(
     record: xr.Dataset, intervals: bool = True, after_steps: bool = False
 ) -> xr.Dataset:
-    """The record with its confusion table and agreement.
+    """The record with its confusion table and agreement, from its "predicted" and "outcome".
 
-    Adds ``confusion`` (predicted, found), counts of points; ``share`` the share of each outcome
-    among the points of one prediction; attributes ``decided`` (points where neither label is
-    unresolved), ``agreeing`` among them, ``agreement`` = agreeing/decided (NaN if none), and counts
-    of unresolved points.
-
-    Args:
-        record: with "predicted" and "outcome".
-        intervals: something was drawn at random, so that the shares estimate others: they have 95 %
-            intervals, ``share_low`` and ``share_high``, ``agreement_low`` and ``agreement_high``.
-        after_steps: both labels say whether the bigram is learned after the same number of steps;
-            unresolved means that it is not, and counts. Undecided are points where training or its
-            map is not finite, those with "not_finite". Adds ``learned`` and
-            ``learned_predictions``, how many are.
+    Adds ``confusion`` (predicted, found), counts of points; ``share`` of each outcome among the
+    points of one prediction; attributes ``decided`` (points where neither label is unresolved),
+    ``agreeing`` among them, ``agreement`` = agreeing/decided (NaN if none), and counts of
+    unresolved points. With ``intervals`` the shares have 95 % intervals, since something was drawn
+    at random. ``after_steps``, both labels say whether the bigram is learned after the same number
+    of steps: unresolved means that it is not, and counts. Undecided are then the points with
+    "not_finite".
     """
     predicted, outcome = (record[name].to_numpy() for name in ("predicted", "outcome"))
     if predicted.shape != outcome.shape or predicted.size == 0:
@@ -169,12 +165,7 @@ def compare(
             check_enumeration(settings.architecture, settings.length)
         chunks = Chunks(settings, points)
         parts = chunks.restore(checkpoint) if resume and checkpoint is not None else {}
-        report = _Report(chunks, progress)
-        report.finished(parts)
-        alone = jobs == 1 and scheduler is None
-        work = partial(_run_and_report, report) if alone else run_task
-        chunks.run(work, parts, checkpoint, jobs, scheduler, report.finished)
-        record = _record(chunks, parts)
+        record = _record(chunks, _completed(chunks, parts, checkpoint, progress, jobs, scheduler))
     for i, name in enumerate(("e", "w", "a")[: points.shape[1]]):
         record = record.assign_coords({name: ("point", points[:, i].numpy())})
     drawn = {"points": drawn_points, "noise": settings.noise > 0, "batches": settings.stochastic}
@@ -187,6 +178,49 @@ def compare(
     if not any(drawn.values()) or (settings.stochastic and not settings.noise):
         record.attrs |= _meaning(settings)
     return add_agreement(record, any(drawn.values()), settings.stochastic)
+
+
+def _completed(
+    chunks: Chunks,
+    parts: dict[int, Part],
+    checkpoint: Path | None,
+    progress: Progress | None,
+    jobs: int,
+    scheduler: str | None,
+) -> dict[int, Part]:
+    """The parts with the missing ones, each kept in the checkpoint as soon as it is finished."""
+
+    def report(more: int, text: str) -> None:
+        done = sum(len(chunks.members(chunk)) for chunk in parts)
+        if progress is not None:
+            progress(done + more, chunks.different, text)
+
+    def left_open() -> None:
+        count = sum(int((part["end_reason"] != 0).sum()) for part in parts.values())
+        report(0, f"{count} left open")
+
+    def report_within(work: SideBySide) -> None:
+        full, moving = work.full, work.full.undecided()
+        text = f"{int(moving.sum())} moving at time {work.times[-1]:.3g}"
+        if moving.any():
+            text += f", {int(full.steps.max())} of at most {full.most_steps} steps"
+        report(int((~moving).sum()), text)
+
+    def run_here(task: Task) -> Part:
+        work = begin(task)
+        work.run(partial(report_within, work))
+        return work.found()
+
+    left_open()
+    work = run_here if jobs == 1 and scheduler is None else run_task
+    missing = [chunk for chunk in range(chunks.count) if chunk not in parts]
+    with closing(run_chunks(work, chunks.task, missing, jobs, scheduler)) as results:
+        for chunk, found in results:
+            parts[chunk] = found
+            if checkpoint is not None:
+                chunks.save(checkpoint, parts)
+            left_open()
+    return parts
 
 
 def _meaning(settings: Comparison) -> dict[str, str]:
@@ -225,7 +259,7 @@ def _about(settings: Comparison, dimensions: int) -> dict[str, Any]:
     }
 
 
-def _record(chunks: Chunks, parts: dict[int, dict[str, np.ndarray]]) -> xr.Dataset:
+def _record(chunks: Chunks, parts: dict[int, Part]) -> xr.Dataset:
     """Everything found at all points, as a dataset."""
     found = chunks.joined(parts)
     data: dict[str, Any] = {
@@ -238,36 +272,3 @@ def _record(chunks: Chunks, parts: dict[int, dict[str, np.ndarray]]) -> xr.Datas
     record = xr.Dataset(data, {"time": found["time"], "coordinate": names})
     record.attrs["different_starts"] = chunks.different
     return record
-
-
-class _Report:
-    """Says how many runs are done, and where the others are."""
-
-    def __init__(self, chunks: Chunks, progress: Progress | None) -> None:
-        self.chunks, self.progress, self.done = chunks, progress, 0
-
-    def finished(self, parts: dict[int, dict[str, np.ndarray]]) -> None:
-        """These chunks are finished."""
-        self.done = sum(len(self.chunks.members(chunk)) for chunk in parts)
-        left_open = sum(int((part["end_reason"] != 0).sum()) for part in parts.values())
-        self._report(self.done, f"{left_open} left open")
-
-    def within(self, work: SideBySide) -> None:
-        """A chunk is under way in this process."""
-        full, moving = work.full, work.full.undecided()
-        count = int(moving.sum())
-        text = f"{count} moving at time {work.times[-1]:.3g}"
-        if count:
-            text += f", {int(full.steps.max())} of at most {full.most_steps} steps"
-        self._report(self.done + len(moving) - count, text)
-
-    def _report(self, done: int, text: str) -> None:
-        if self.progress is not None:
-            self.progress(done, self.chunks.different, text)
-
-
-def _run_and_report(report: _Report, task: Task) -> dict[str, np.ndarray]:
-    """``run_task`` in this process, with reports on the way."""
-    work = begin(task)
-    work.run(partial(report.within, work))
-    return work.found()

@@ -53,12 +53,9 @@ def flow_until(
     pause: Callable[[], object] | None = None,
     most: int = sys.maxsize,
 ) -> None:
-    """Move the active rows along the flow to time ``until``, in place.
+    """Move the active rows along the flow to time ``until``, in place, as ``step_until`` does.
 
-    Args:
-        field, state, time, steps, until, active, pause, most: as in ``step_until``; rejected steps
-            count as steps.
-        width: (M,) length of each row's next step, changed.
+    Rejected steps count; ``width`` (M,) is the length of each row's next step, changed.
     """
 
     def attempt(rows: Tensor) -> None:

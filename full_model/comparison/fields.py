@@ -23,40 +23,77 @@ from flowsim.markov import GapChain
 from flowsim.models.rank_one.model import RankOneModel
 from full_model.lift.projection import project
 from full_model.model.architecture import Architecture, Weights, flatten, unflatten
-from full_model.model.attention_free import without_attention
 from full_model.model.prefix_tree import PrefixTreeLoss, exact_loss
 from full_model.model.sources import MarkovSource
+from full_model.model.tree.evaluate import GRADIENT, STIFFNESS, evaluate
 
 
 class FullField:
-    """Base of both fields: M models as states (M, K), their weights in a fixed order.
+    """The field of M flattened models, exact over all sequences.
 
-    Attributes:
+    The states are (M, K), the weights in the order of ``shapes``. On the CPU the stiffness is the
+    trace of Σ law Σ_c h_c ∇(f_c − f̄) ∇(f_c − f̄)ᵀ in the metric, f̄ the logits' mean under the
+    model's chances and h_c the larger of chance and target; of a binary logit that of
+    Σ law·s·∇f ∇fᵀ with s the larger of σ′(f) and t(1 − t). With W_Q or W_K it is a bound of it. It
+    bounds the largest curvature where f is near its target, so that a step well below its inverse
+    neither oscillates nor jumps. Elsewhere than on the CPU gradients are those of automatic
+    differentiation, and the stiffness is that of the rank-one model at the weights' projection.
+
+    Args:
+        arch: one ReLU layer with learned positions and one softmax head or no attention; elsewhere
+            than on the CPU a binary logit.
+        chain: the data.
+        shared: the N positions of every model are equal, and the state holds them once.
         rounding: half the width over which ReLU's kink is rounded off in a hidden unit's input, 0
             for ReLU itself: its derivative there is (2 + 3t − t³)/4 at t = input/rounding. The
             loss is always that of ReLU itself.
+
+    Attributes:
         shapes: name and shape of the weights in a state.
         metric: (K,), by which a state's gradient is divided: 1, and N for a shared position.
+
+    Raises:
+        InputError: another architecture, too many sequences, or kinks to be rounded off elsewhere
+            than on the CPU.
     """
 
     def __init__(
-        self, arch: Architecture, chain: GapChain, device: str = "cpu", rounding: float = 0.0
+        self,
+        arch: Architecture,
+        chain: GapChain,
+        shared: bool = False,
+        device: str = "cpu",
+        rounding: float = 0.0,
     ) -> None:
+        plain = arch.activation == "relu" and arch.positions == "learned" and not arch.layer_norm
+        if arch.attention == "none" and not (arch.layers == 1 and plain):
+            raise InputError("the closed form needs one ReLU layer with positions, no attention")
         if rounding and torch.device(device).type != "cpu":
             raise InputError("gradient flow is computed on the CPU")
         self.arch, self.chain, self.rounding = arch, chain, rounding
         self.source = MarkovSource.of(chain)
         self.population = exact_loss(arch, self.source, device=device)
         self.shapes = dict(arch.shapes)
-        self.metric = torch.ones(self.size, dtype=torch.float64, device=device)
-
-    @property
-    def size(self) -> int:
-        """K."""
-        return sum(math.prod(shape) for shape in self.shapes.values())
+        if shared:
+            self.shapes["positions"] = (1, arch.d)
+        size = sum(math.prod(shape) for shape in self.shapes.values())
+        self.metric = torch.ones(size, dtype=torch.float64, device=device)
+        if shared:
+            self.metric_weights()["positions"][:] = arch.length  # a view
 
     def __call__(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError
+        """Gradient (M, K) and stiffness (M,) of states (M, K)."""
+        if isinstance(self.population, PrefixTreeLoss):
+            return self.population.gradient_and_stiffness(state, self.rounding)
+        arch = self.arch
+        if arch.attention != "none" or state.device.type != "cpu":
+            return self.differentiated(state)
+        _, gradient, stiffness = evaluate(
+            state.contiguous().numpy(), self.source.stationary.numpy(), self.source.kernel.numpy(),
+            self.shapes["positions"][0], arch.length, arch.d, arch.width, arch.logits, arch.tied,
+            GRADIENT | STIFFNESS, self.rounding, False,
+        )  # fmt: skip
+        return torch.from_numpy(gradient), torch.from_numpy(stiffness)
 
     def loss(self, state: Tensor) -> Tensor:
         """The population loss in nats, (M,)."""
@@ -105,79 +142,3 @@ def rank_one_coordinates(model: RankOneModel, arch: Architecture, weights: Weigh
     """The rank-one model's coordinates (M, k) of weights projected onto α = 1/√d."""
     alpha = weights["bias"].new_full((arch.d,), arch.d**-0.5)
     return project(arch, weights, alpha).point.to_coordinates(model.attention, model.tied)
-
-
-class EnumeratedField(FullField):
-    """The field of models with attention, exact over all sequences.
-
-    On the CPU, the sum over their prefixes. The stiffness bounds the trace of the Gauss-Newton
-    matrix, see ``AttentionFreeField``, and is the trace where W_Q = W_K = 0. Elsewhere, automatic
-    differentiation of all sequences, with that trace for the rank-one model at the weights'
-    projection onto α = 1/√d; on the manifold, both are the same.
-
-    Args:
-        arch: one layer, one head, that can carry a lift; elsewhere than on the CPU a binary logit.
-        chain: the data.
-        rounding: see ``FullField``; 0 where automatic differentiation is used.
-
-    Raises:
-        InputError: another architecture, too many sequences, or kinks to be rounded off elsewhere
-            than on the CPU.
-    """
-
-    def __call__(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        if isinstance(self.population, PrefixTreeLoss):
-            return self.population.gradient_and_stiffness(state, self.rounding)
-        return self.differentiated(state)
-
-
-class AttentionFreeField(FullField):
-    """The field of gradient descent on M flattened models without attention.
-
-    Args:
-        arch: one layer, no attention, ReLU, learned positions; elsewhere than on the CPU a binary
-            logit.
-        chain: the data.
-        shared: the N positions of every model are equal, and the state holds them once.
-        rounding: see ``FullField``.
-
-    Raises:
-        InputError: another architecture.
-    """
-
-    def __init__(
-        self,
-        arch: Architecture,
-        chain: GapChain,
-        shared: bool = False,
-        device: str = "cpu",
-        rounding: float = 0.0,
-    ) -> None:
-        plain = arch.activation == "relu" and arch.positions == "learned" and not arch.layer_norm
-        if not (arch.layers == 1 and arch.attention == "none" and plain):
-            raise InputError("the closed form needs one ReLU layer with positions, no attention")
-        super().__init__(arch, chain, device, rounding)
-        if shared:
-            self.shapes["positions"] = (1, arch.d)
-            self.metric = self.metric.new_ones(self.size)
-            self.metric_weights()["positions"][:] = arch.length  # a view
-
-    def __call__(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradient (M, K) and stiffness (M,) of states (M, K).
-
-        On the CPU the stiffness of a binary logit is the trace of the Gauss-Newton matrix
-        Σ law·s·∇f ∇fᵀ in the metric, with s the larger of σ′(f) and t(1 − t): it bounds the largest
-        curvature where f is near its target, so that a step well below its inverse neither
-        oscillates nor jumps. Of S logits it is that of Σ law Σ_c h_c ∇(f_c − f̄) ∇(f_c − f̄)ᵀ, f̄
-        their mean under the model's chances and h_c the larger of chance and target. Elsewhere it
-        is that trace at the weights' projection, as for models with attention.
-        """
-        count, arch = self.shapes["positions"][0], self.arch
-        if state.device.type != "cpu":
-            return self.differentiated(state)
-        found = without_attention(
-            state.contiguous().numpy(), self.source.stationary[0].numpy(),
-            self.source.kernel[0].numpy(), count, arch.length, arch.d, arch.width, arch.logits,
-            arch.tied, self.rounding,
-        )  # fmt: skip
-        return torch.from_numpy(found[0]), torch.from_numpy(found[1])

@@ -157,12 +157,10 @@ def _squares(gradient: Weights, metric: Weights) -> Weights:
 
 
 def _curvature(block: Tensor, k: int, entries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return whether the Hessian is positive, its smallest eigenvalue, and ⟨e, S e⟩.
+    """Whether the Hessian (M, n, n) is positive, its smallest eigenvalue, and ⟨e, S e⟩ for
+    ``entries`` e.
 
-    Args:
-        block: (M, n, n), the Hessian; S is its Schur complement with the biases at their optimum.
-        k: how many of its first rows are those of biases, with one curvature.
-        entries: (M, n − k), e.
+    S is its Schur complement with the first k rows, those of biases, at their optimum.
     """
     rise = block[:, :1, :1]
     schur = block[:, k:, k:] - block[:, k:, :k] @ block[:, :k, k:] / rise
@@ -178,12 +176,7 @@ def _rises(
     """Return whether the loss, with the best bias, rises like a parabola to the run.
 
     Looked at there, at a third and at two thirds of the way: a ReLU that opens in between makes it
-    another function.
-
-    Args:
-        along: (M,) ⟨e, S e⟩ there.
-        middle, level: the embedding and the bias at the parabola's bottom.
-        curvature: of the bias there, for Newton's method.
+    another function. ``middle`` and ``level`` are the embedding and the bias at the bottom.
     """
     e, inside = weights["embedding"] - middle, torch.ones_like(along, dtype=torch.bool)
     for share in (1 / 3, 2 / 3, 1.0):
@@ -201,10 +194,8 @@ def labels_near_unigram(
 ) -> Tensor:
     """Labels of runs near the unigram: in a bowl and at rest but for it, or without any gradient.
 
-    Args:
-        bowl: (M,) whether a run is in one.
-        along, lowest: (M,) ⟨e, curvature e⟩ and the smallest curvature there.
-        rest, total: (M,) squares of the gradient: by the other weights, and by all.
+    ``along`` and ``lowest`` are ⟨e, curvature e⟩ and the smallest curvature there, ``rest`` and
+    ``total`` squares of the gradient by the other weights and by all; each (M,).
     """
     pull = along.clamp(min=0) * lowest.clamp(min=0)
     trapped = bowl & (rest <= AT_REST**2 * pull)
@@ -222,10 +213,7 @@ def open_at_unigram(
 
 
 def unigram_block(chain: BinaryChain, weights: Weights, gradient: Gradient) -> Tensor:
-    """Hessian of the loss in (b, e) at e = 0, b = log(π₁/π₀), other weights kept: (M, 1+d, 1+d).
-
-    By differences of the gradient, which is zero there (AM Thm. 2).
-    """
+    """Hessian in (b, e) at e = 0, b = log(π₁/π₀), (M, 1+d, 1+d), by differences."""
     e = weights["embedding"]
     d = e.shape[1]
     step = 1e-6

@@ -150,11 +150,7 @@ def _require_few(count: int) -> None:
 
 
 def check_points(points: Tensor) -> Tensor:
-    """The points themselves, (n, 2 or 3).
-
-    Raises:
-        InputError: none, too many, another shape, or one that is not finite.
-    """
+    """The points themselves; InputError for none, too many, or other than finite (n, 2 or 3)."""
     if points.ndim != 2 or points.shape[1] not in (2, 3):
         raise InputError(f"points must have shape (n, 2) or (n, 3), not {tuple(points.shape)}")
     if len(points) == 0:

@@ -56,11 +56,7 @@ def compare_sampled(
     From lifts without noise full training is the map itself: with SGD to rounding, with AdamW until
     it has magnified rounding, which it does wherever a gradient gets small. The map's start is
     displaced as rounding would (``USUAL_NUDGE``), since lifts lie on a set, w1 = ±w2, that the
-    exact map never leaves. "flow_predicted" is what gradient flow would say. All starts are trained
-    together, on at least ``jobs`` threads.
-
-    Raises:
-        InputError: another model than the rank-one model, or a scheduler.
+    exact map never leaves. "flow_predicted" is what gradient flow would say.
     """
     if not (isinstance(model, RankOneModel) and keeps_formulas_of(type(model), RankOneModel)):
         raise InputError(

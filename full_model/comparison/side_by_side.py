@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from flowsim.flow.orbits import find_limits, trajectories
-from flowsim.interface import Model
 from flowsim.labels import Label
 from flowsim.markov import SymmetricChain
 from flowsim.models.rank_one.model import RankOneModel
-from full_model.comparison.choices import Comparison
+from full_model.comparison.choices import Comparison, predicting_model
 from full_model.comparison.exponential import FIRST_STEP, flow_until
-from full_model.comparison.fields import AttentionFreeField, EnumeratedField, FullField
+from full_model.comparison.fields import FullField
 from full_model.comparison.outcome import (
     EndReason,
     Outcome,
@@ -36,38 +35,6 @@ from full_model.model.architecture import Weights
 _RTOL = 1e-8
 
 
-class ReducedSide:
-    """The reduced model's gradient flow from the comparison's points.
-
-    Args:
-        model: the model that predicts.
-        points: (n, 2 or 3).
-
-    Attributes:
-        start: (n, k), the points in the model's coordinates.
-        predicted: (n,) int8 labels of their limits.
-    """
-
-    def __init__(self, model: Model, points: Tensor) -> None:
-        self.model = model
-        self.start = model.plane.embed(dict(zip("ewa", points.unbind(-1), strict=False)))
-        self.predicted = find_limits(model, self.start).label
-
-    def orbit_at(self, times: Sequence[float]) -> tuple[Tensor, Tensor]:
-        """Canonical coordinates (T, n, 2 or 3) and losses (T, n) at T increasing times.
-
-        NaN from the first time on at which an orbit is not known.
-        """
-        wanted = torch.tensor(times, dtype=torch.float64)
-        if len(times) == 1:  # the start alone
-            path = self.start.unsqueeze(0)
-        else:
-            path = trajectories(self.model, self.start, wanted, rtol=_RTOL)
-        known = path.isfinite().all(-1)
-        loss = self.model.loss(torch.where(known.unsqueeze(-1), path, self.start))
-        return self.model.plane.project(path), torch.where(known, loss, torch.nan)
-
-
 #: Half the width over which ReLU's kink is rounded off for the flow, in a hidden unit's input: an
 #: orbit that slides along a kink is in that layer, where the field is steep but smooth.
 ROUNDING = 1e-4
@@ -76,11 +43,7 @@ ROUNDING = 1e-4
 def lifted_weights(
     settings: Comparison, points: Tensor, seeds: Sequence[int] | None = None
 ) -> Weights:
-    """The full models' first weights: the lifts with the optimal bias, plus the noise.
-
-    The seeds are those of the noise, one for each point; by default the settings' and those that
-    follow.
-    """
+    """First weights: lifts with the optimal bias, plus noise of one seed a point."""
     arch = settings.architecture
     if settings.states is not None:
         clean = lift_states(points, arch)
@@ -110,28 +73,21 @@ def full_field(
 ) -> FullField:
     """The field of the full models for points of that many coordinates.
 
-    Attention that stays zero is left out of the arithmetic, which is a closed form then, with
-    one position for all N where no noise parts them. Else all sequences are summed over.
-
-    Raises:
-        InputError: there are too many sequences.
+    Attention that stays zero is left out, with one position for all N where no noise parts them.
     """
-    arch, chain, device = replace(settings.architecture, tied=tied), settings.chain, settings.device
-    if not attention_stays_zero(settings, dimensions):
-        return EnumeratedField(arch, chain, device, rounding)
-    arch = replace(arch, attention="none")
-    return AttentionFreeField(arch, chain, settings.noise == 0, device, rounding)
+    arch = replace(settings.architecture, tied=tied)
+    plain = attention_stays_zero(settings, dimensions)
+    if plain:
+        arch = replace(arch, attention="none")
+    shared = plain and settings.noise == 0
+    return FullField(arch, settings.chain, shared, settings.device, rounding)
 
 
 class FullSide:
     """M full models under gradient descent or gradient flow of the exact loss.
 
-    Args:
-        settings: what to compare.
-        points: (M, 2 or 3).
-        seeds: see ``lifted_weights``.
-        weights: where the models start instead of at the lifts; untied ones are labelled if they
-            learn, and nothing is decided of those that stay at the unigram.
+    They start at the lifts of ``points`` (M, 2 or 3), or at ``weights``; untied ones are labelled
+    if they learn, and nothing is decided of those that stay at the unigram.
 
     Attributes:
         state, time, steps: weights (M, K) flattened by ``field``, physical times and steps taken.
@@ -197,9 +153,7 @@ class FullSide:
     def measure(self, at: float) -> dict[str, Tensor]:
         """Measure the undecided runs at that time, and decide what can be decided.
 
-        Returns:
-            "loss" and "drift", (M,), and "trained", (M, 2 or 3), the projected coordinates; NaN
-            for runs that were decided before.
+        "loss" and "drift", (M,), and "trained", (M, 2 or 3), the projected coordinates; else NaN.
         """
         count, k = len(self.outcome), self.dimensions
         line = {
@@ -248,30 +202,31 @@ ENDS = ("predicted", "outcome", "end_reason", "steps", "end", "open_share", "cur
 
 
 class SideBySide:
-    """Some starts of a comparison under gradient descent or gradient flow.
+    """Some starts of a comparison under gradient descent or flow, beside the reduced flow.
 
     Args:
         settings: what to compare.
         points: (n, 2 or 3).
-        model: the model that predicts.
         seeds: see ``lifted_weights``.
+
+    Attributes:
+        start: (n, k), the points in the coordinates of the reduced model.
+        predicted: (n,) int8 labels of its limits.
     """
 
     def __init__(
-        self, settings: Comparison, points: Tensor, model: Model, seeds: Sequence[int] | None = None
+        self, settings: Comparison, points: Tensor, seeds: Sequence[int] | None = None
     ) -> None:
         self.settings = settings
         self.full = FullSide(settings, points, seeds)
-        self.reduced = ReducedSide(model, points)
+        self.model = predicting_model(settings, points.shape[1])
+        self.start = self.model.plane.embed(dict(zip("ewa", points.unbind(-1), strict=False)))
+        self.predicted = find_limits(self.model, self.start).label
         self.times: list[float] = []
         self.lines: list[dict[str, Tensor]] = []
 
     def run(self, pause: Callable[[], object] | None = None) -> None:
-        """Go on until every run is decided or its steps are used up, or to the horizon.
-
-        Args:
-            pause: called every few steps, and once at every saved time.
-        """
+        """Go on until every run is decided, its steps are used up, or the time is over."""
         horizon = self.settings.last_time
         if not self.times:
             self._measure(0.0)
@@ -289,18 +244,28 @@ class SideBySide:
     def found(self) -> dict[str, np.ndarray]:
         """All that was found: "time" (T,), ``CURVES`` (T, n[, 2 or 3]) and ``ENDS`` (n,).
 
-        Curves end (NaN) where the run was decided. "distance" is that of the projected weights from
-        the reduced flow's orbit at the same time: what finite steps do to descent is part of it.
+        Curves end (NaN) where the run was decided. "distance" is from the reduced flow's orbit at
+        the same time: what finite steps do to descent is part of it.
         """
         full = self.full
         columns = {name: torch.stack([line[name] for line in self.lines]) for name in self.lines[0]}
-        orbit, loss = self.reduced.orbit_at(self.times)
+        orbit, loss = self._orbits()
         measured = columns["loss"].isfinite()
         columns["orbit"] = torch.where(measured.unsqueeze(-1), orbit, torch.nan)
         columns["reduced_loss"] = torch.where(measured, loss, torch.nan)
         columns["distance"] = (columns["trained"] - orbit).norm(dim=-1)
-        columns |= {"predicted": self.reduced.predicted, "end_reason": full.end_reasons()}
+        columns |= {"predicted": self.predicted, "end_reason": full.end_reasons()}
         for name in ("outcome", "steps", "end", "open_share", "curvature", "gradient_norm"):
             columns[name] = getattr(full, name)
         found = {name: columns[name].cpu().numpy() for name in (*CURVES, *ENDS)}
         return found | {"time": np.array(self.times)}
+
+    def _orbits(self) -> tuple[Tensor, Tensor]:
+        """Projected orbits (T, n, 2 or 3) and their losses (T, n); NaN from where not known."""
+        model, times = self.model, torch.tensor(self.times, dtype=torch.float64)
+        path = self.start.unsqueeze(0)
+        if len(times) > 1:
+            path = trajectories(model, self.start, times, rtol=_RTOL)
+        known = path.isfinite().all(-1)
+        loss = model.loss(torch.where(known.unsqueeze(-1), path, self.start))
+        return model.plane.project(path), torch.where(known, loss, torch.nan)

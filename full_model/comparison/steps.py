@@ -46,24 +46,13 @@ def step_until(
     pause: Callable[[], object] | None = None,
     most: int | Tensor = sys.maxsize,
 ) -> None:
-    """Move the active rows to time ``until``, in place.
+    """Move the active rows of ``state`` (M, K) to time ``until``, in place, with their times and
+    steps.
 
     θ ← θ − η G⁻¹∇L(θ) with η = share/stiffness(θ), shortened to land on ``until``. What a row does
-    depends on its own state and time alone.
-
-    Args:
-        field: what moves the rows.
-        state: (M, K), changed.
-        time: (M,) physical time of each row, changed.
-        steps: (M,) int64, steps taken, changed.
-        until: the time at which all stop.
-        active: (M,) bool, the rows to move.
-        share: in (0, 2); below 1 it does not oscillate.
-        pause: called every few hundred steps, when state, time and steps are consistent.
-        most: a row that has taken so many steps moves no more; one number, or one for each row.
-
-    Raises:
-        InputError: a share out of range.
+    depends on its own state and time alone; below a share of 1 it does not oscillate. A row that
+    has taken ``most`` steps moves no more. ``pause`` is called every few hundred steps, when state,
+    time and steps are consistent.
     """
     if not 0 < share < 2:
         raise InputError(f"share must lie strictly between 0 and 2, not {share!r}")
@@ -102,9 +91,8 @@ def repeat(
 def chatters(field: Field, state: Tensor) -> Tensor:
     """Mask of rows (M,) that creep along a ReLU's kink: their short steps cross it again and again.
 
-    Five hundred steps, each a fiftieth of the inverse stiffness long, carry a row back to a kink
-    that attracts it. Where the field is smooth the gradient changes by no more than about that
-    share in one of them; across a kink it jumps.
+    Where the field is smooth the gradient changes in one of them by about its part of the inverse
+    stiffness; across a kink it jumps.
     """
     state, jumps = state.clone(), torch.zeros(len(state), dtype=torch.int64, device=state.device)
     before: Tensor | None = None

@@ -17,11 +17,7 @@ _ORTHOGONAL = 1e-3
 
 
 def unit_vector(vector: Tensor | None, d: int, like: Tensor, name: str) -> Tensor:
-    """The vector in the type of ``like``, (1 … 1)/√d if None.
-
-    Raises:
-        InputError: not of d entries, or not of length one.
-    """
+    """The vector like ``like``, (1 … 1)/√d if None; InputError if no unit vector (d,)."""
     if vector is None:
         return like.new_full((d,), 1 / math.sqrt(d))
     vector = vector.to(like)

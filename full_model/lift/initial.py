@@ -72,11 +72,21 @@ def initial_weights(
     if kind == "rank-one":
         weights = _rank_one(arch, generators, std)
     elif kind == "lifted":
-        weights = _lifted(arch, len(seeds), theta, bias)
+        members = len(seeds)
+        if theta is None or theta.ndim not in (1, 2) or theta.shape[:-1] not in ((), (members,)):
+            shape = None if theta is None else tuple(theta.shape)
+            raise InputError(
+                f"a lifted start needs one point for each of {members} models: {shape}"
+            )
+        weights = lift_canonical(theta.double().expand(members, -1), arch, bias)
     else:
         weights = _gaussian(arch, generators, std)
     if kind == "recommended":
-        _set_feed_forward(arch, weights, excess, value)
+        side = -torch.as_tensor(excess, dtype=torch.float64).sign().expand(len(seeds))
+        for layer in range(arch.layers):
+            up, down = weights[f"{layer}.up"], weights[f"{layer}.down"]
+            weights[f"{layer}.up"] = torch.full_like(up, value)
+            weights[f"{layer}.down"] = value * side[:, None, None].expand_as(down)
     if kind == "balanced":
         _balance(arch, weights, value)
     if noise > 0:
@@ -133,28 +143,6 @@ def _rank_one(arch: Architecture, generators: list[torch.Generator], std: float)
     signs = torch.stack([_normal(g, arch.d) for g in generators])
     alpha = torch.where(signs < 0, -1.0, 1.0).double() / math.sqrt(arch.d)
     return lift_canonical(draws, arch, alpha=alpha)
-
-
-def _lifted(
-    arch: Architecture, members: int, theta: Tensor | None, bias: Tensor | float
-) -> Weights:
-    """Lifts of given points, one for all or one for each."""
-    if theta is None or theta.ndim not in (1, 2) or theta.shape[:-1] not in ((), (members,)):
-        shape = None if theta is None else tuple(theta.shape)
-        raise InputError(f"a lifted start needs one point for each of {members} models: {shape}")
-    return lift_canonical(theta.double().expand(members, -1), arch, bias)
-
-
-def _set_feed_forward(
-    arch: Architecture, weights: Weights, excess: Tensor | float, value: float
-) -> None:
-    """W_1 = c and W_2 = −sign(p + q − 1) c in every layer, in place."""
-    members = len(weights["bias"])
-    side = -torch.as_tensor(excess, dtype=torch.float64).sign().expand(members)
-    for layer in range(arch.layers):
-        up, down = weights[f"{layer}.up"], weights[f"{layer}.down"]
-        weights[f"{layer}.up"] = torch.full_like(up, value)
-        weights[f"{layer}.down"] = value * side[:, None, None].expand_as(down)
 
 
 def _balance(arch: Architecture, weights: Weights, value: float) -> None:

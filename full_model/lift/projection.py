@@ -188,10 +188,7 @@ def _positive_alpha(point: RankOnePoint, alpha: Tensor) -> Tensor:
 
 
 def distance_from(nearest: Weights, weights: Weights, axes: int) -> tuple[Tensor, Tensor]:
-    """Euclidean distance of all weights to the nearest ones, and that in parts of their norm.
-
-    Weights that ``nearest`` does not name are zero there; ``axes`` many axes are the ensemble's.
-    """
+    """Distance of all weights to the nearest, zero where not named, and over their norm."""
 
     def length(parts: Weights) -> Tensor:
         rows = [w.reshape(*w.shape[:axes], -1).square().sum(-1) for w in parts.values()]

@@ -88,18 +88,11 @@ class StatesProjection:
 
 
 def project_states(arch: Architecture, weights: Weights, turns: int = 0) -> StatesProjection:
-    """The nearest point (e, w₁, w₂) of the plane, for weights from anywhere.
+    """The nearest point (e, w₁, w₂) of the plane, for weights (..., *shape) from anywhere.
 
     For a given frame, the unit vectors v_s, the nearest coordinates are inner products; for given
-    coordinates the nearest frame is a polar factor.
-
-    Args:
-        arch: as for ``lift_states``.
-        weights: (..., *shape).
-        turns: how often the frame is turned to the weights; 0 keeps that of ``lift_states``.
-
-    Raises:
-        InputError: another architecture.
+    coordinates the nearest frame is a polar factor, taken ``turns`` times from that of
+    ``lift_states``.
     """
     _check_architecture(arch)
     m = arch.width // arch.states
@@ -130,10 +123,7 @@ def project_states(arch: Architecture, weights: Weights, turns: int = 0) -> Stat
 
 
 def simplex(states: int, d: int) -> Tensor:
-    """S unit vectors with sum zero and inner products −1/(S − 1), shape (S, d), float64.
-
-    The coordinates are those of Helmert's matrix, in the first S − 1 of the d dimensions.
-    """
+    """S unit vectors with sum zero, (S, d), by Helmert's matrix in the first S − 1 dimensions."""
     if d < states - 1:
         raise InputError(f"{states} states need d of at least {states - 1}, not {d}")
     corners = torch.zeros(states, d, dtype=torch.float64)

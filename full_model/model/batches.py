@@ -21,10 +21,7 @@ def widest(arch: Architecture, n: int) -> int:
 
 
 def threads_for(numbers: int) -> int:
-    """Number of threads for arrays of so many numbers: one if a cache holds them.
-
-    A second thread then waits for the first, and with busy cores for other programs.
-    """
+    """Number of threads for arrays of so many numbers: one if a cache holds them."""
     return 1 if numbers < PIECE else torch.get_num_threads()
 
 
@@ -33,14 +30,9 @@ def batch_gradient(
 ) -> tuple[Tensor, Weights]:
     """Mean cross-entropy of each model's own batch, (M,), and its gradient by name.
 
-    Args:
-        arch, weights: M models, weights of shape (M, *shape).
-        inputs, targets: symbols, (M, batch, n).
-        fast: threads for the compiled kernel, where it fits; the numbers agree to rounding. 0 for
-            PyTorch.
-
-    The models go through in pieces: a model's numbers do not depend on the piece it falls into
-    beyond rounding.
+    For symbols (M, batch, n), in pieces: a model's numbers do not depend on its piece beyond
+    rounding. ``fast`` is the number of threads for the compiled kernel, where it fits; 0 for
+    PyTorch.
     """
     like = weights["bias"]
     if fast and native.fits(arch, like.dtype, like.device):

@@ -16,10 +16,7 @@ _WARM = 2
 
 
 def cuda_graph(work: Callable[[], None]) -> Callable[[], None]:
-    """A function that repeats its work on the same memory: one launch of a graph, captured here.
-
-    Source: PyTorch's notes on CUDA graphs, "whole network capture".
-    """
+    """A function that repeats its work on the same memory: one launch of a graph."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         work()

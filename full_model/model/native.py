@@ -51,10 +51,8 @@ def loss_and_gradient(
 ) -> tuple[Tensor, Weights] | None:
     """Mean cross-entropy (M,) of each model's batch and its gradient, or None if not compiled.
 
-    Args:
-        arch, weights: a model for which ``fits`` holds, weights of shape (M, *shape).
-        inputs, targets: uint8 zeros and ones, (M, batch, N).
-        threads: over which the models are split, at least 1; no number depends on the split.
+    For a model for which ``fits`` holds and symbols (M, batch, N), uint8; no number depends on the
+    number of threads, over which the models are split.
     """
     members, batch, length = inputs.shape
     dtype = weights["bias"].dtype

@@ -79,11 +79,7 @@ class PopulationLoss:
         self.probability, self.targets = probability.to(device, dtype), laws.to(device, dtype)
 
     def __call__(self, weights: Weights) -> Tensor:
-        """The loss in nats, shape (...) of the weights' ensemble axes (at most one axis).
-
-        Raises:
-            InputError: weights that do not fit, or as many chains as there are no models.
-        """
+        """The loss in nats, shape (...) of the weights' ensemble axes (at most one axis)."""
         ensemble = check_weights(self.arch, weights)
         total = torch.zeros((), dtype=self.probability.dtype, device=self.probability.device)
         for part in self._chunks(ensemble):

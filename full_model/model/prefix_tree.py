@@ -28,11 +28,7 @@ def exact_loss(
     dtype: torch.dtype = torch.float64,
     device: torch.device | str = "cpu",
 ) -> PrefixTreeLoss | PopulationLoss:
-    """The exact loss by the faster way: over prefixes in float64 on the CPU, where that fits.
-
-    Raises:
-        InputError: as ``PopulationLoss``.
-    """
+    """The exact loss by the faster way: over prefixes in float64 on the CPU, where that fits."""
     plain = dtype == torch.float64 and torch.device(device).type == "cpu"
     if plain and arch.plain_softmax and isinstance(source, MarkovSource):
         return PrefixTreeLoss(arch, source)
@@ -91,14 +87,7 @@ class PrefixTreeLoss:
     def gradient_and_stiffness(
         self, states: Tensor, rounding: float = 0.0
     ) -> tuple[Tensor, Tensor]:
-        """Gradient (M, K) and stiffness (M,) of weights (M, K) in the order of ``arch.shapes``.
-
-        For ``rounding`` other than 0, that of a ReLU whose kink is rounded off to both sides of it:
-        its derivative there is (2 + 3t − t³)/4 at t = input/rounding.
-
-        The stiffness is the trace of a matrix no less than the Gauss-Newton matrix, see
-        ``AttentionFreeField``.
-        """
+        """Gradient (M, K) and stiffness (M,) of weights (M, K), see ``comparison.fields``."""
         from full_model.model.tree.evaluate import GRADIENT, STIFFNESS
 
         _, gradient, stiffness = self._evaluate(states, GRADIENT | STIFFNESS, rounding)

@@ -9,6 +9,7 @@ from typing import Generic, Self, TypeVar
 import torch
 from torch import Tensor
 
+from flowsim.chains.hidden import HiddenMarkovProcess
 from flowsim.chains.higher_order import OrderChain
 from flowsim.chains.next_laws import bayes_laws, kernel_laws
 from flowsim.chains.paths import sample_kernels
@@ -16,17 +17,11 @@ from flowsim.chains.priors import Prior
 from flowsim.errors import InputError
 from flowsim.markov import MarkovChain
 
-D = TypeVar("D", OrderChain, Prior)
+D = TypeVar("D", OrderChain, Prior, HiddenMarkovProcess)
 
 
 class SequenceSource(ABC):
-    """Sequences for each of M models, on S states.
-
-    Attributes:
-        members: M.
-        states: S.
-        exact: whether ``next_laws`` is known.
-    """
+    """Sequences for each of M models on S states; ``exact`` where ``next_laws`` is known."""
 
     members: int
     states: int
@@ -38,18 +33,9 @@ class SequenceSource(ABC):
 
     @abstractmethod
     def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Independent sequences for every member, and their next symbols.
+        """Independent sequences for every member, and their next symbols, uint8, (M, batch, N).
 
-        Args:
-            batch: sequences per member, at least 1.
-            length: N, at least 1.
-            generator: the only source of randomness; the sample lies on its device.
-
-        Returns:
-            (inputs, targets), uint8 of shape (M, batch, N); targets[..., n] follows inputs[..., n].
-
-        Raises:
-            InputError: batch or length below 1.
+        The sample lies on the generator's device; targets[..., n] follows inputs[..., n].
         """
 
     @abstractmethod
@@ -58,14 +44,7 @@ class SequenceSource(ABC):
 
     @abstractmethod
     def next_laws(self, tokens: Tensor) -> Tensor:
-        """P(x_{n+1} = s | x_1 … x_n) at every n, shape (M, B, N, S), float64.
-
-        Args:
-            tokens: integers in [0, S), (B, N) for all members or (M, B, N), each its own.
-
-        Raises:
-            InputError: where no closed form is known.
-        """
+        """P(x_{n+1} = s | x_1 … x_n), (M, B, N, S), for tokens (B, N) or (M, B, N)."""
 
     def held_out(
         self, batch: int, length: int, generator: torch.Generator
@@ -90,23 +69,16 @@ def sequence_law(source: SequenceSource, tokens: Tensor, predictions: Tensor) ->
 
 
 class SharedSource(SequenceSource, Generic[D]):
-    """The same chain or prior for each of M models.
-
-    Args:
-        data: what sequences are drawn from.
-        members: M, at least 1.
-
-    Raises:
-        InputError: M below 1, or symbols that fit no byte.
-    """
+    """The same chain, prior or hidden process for each of M ≥ 1 models, on at most 256 symbols."""
 
     def __init__(self, data: D, members: int = 1) -> None:
+        self.states = data.symbols if isinstance(data, HiddenMarkovProcess) else data.states
         if members < 1:
             raise InputError(f"a source needs at least one member, not {members}")
-        if data.states > 256:
-            raise InputError(f"sequences are kept in bytes: at most 256 states, not {data.states}")
+        if self.states > 256:
+            raise InputError(f"sequences are kept in bytes: at most 256 states, not {self.states}")
         self.data: D = data
-        self.members, self.states = members, data.states
+        self.members = members
 
     def repeat(self, members: int) -> Self:
         if self.members not in (1, members):
@@ -246,11 +218,7 @@ def _stationary(kernel: Tensor) -> Tensor:
 
 
 class ChainSource(SharedSource[OrderChain]):
-    """Stationary sequences of a chain of order k, the same chain for each of M models.
-
-    Raises:
-        InputError: as ``SharedSource``, or a chain with no one stationary law.
-    """
+    """Stationary sequences of a chain of order k, the same chain for each of M models."""
 
     def __init__(self, chain: OrderChain, members: int = 1) -> None:
         super().__init__(chain, members)
@@ -265,10 +233,7 @@ class ChainSource(SharedSource[OrderChain]):
         return torch.tensor(self.data.stationary, dtype=torch.float64).expand(self.members, -1)
 
     def next_laws(self, tokens: Tensor) -> Tensor:
-        """As ``SequenceSource``; before k symbols are known, of the stationary law.
-
-        After symbols that do not occur the law is uniform.
-        """
+        """As ``SequenceSource``; uniform after symbols that do not occur."""
         whole, _ = self.of_members(tokens)
         states, order = self.states, self.data.order
         context, predictions = torch.zeros_like(whole[..., 0]), []
@@ -285,6 +250,41 @@ class ChainSource(SharedSource[OrderChain]):
         joint = torch.from_numpy(self.data.joint(known))
         whole = joint.sum(-1, keepdim=True)
         return torch.where(whole > 0, joint / whole.clamp(min=1e-300), 1 / self.states)
+
+
+class HiddenSource(SharedSource[HiddenMarkovProcess]):
+    """Stationary sequences of a hidden Markov process, the same process for each of M models.
+
+    >>> import flowsim.chains.hidden as hidden
+    >>> from full_model.model.sources import HiddenSource
+    >>> HiddenSource(hidden.process("mess3"), members=2).states
+    3
+    """
+
+    def __init__(self, process: HiddenMarkovProcess, members: int = 1) -> None:
+        super().__init__(process, members)
+        by_state = torch.from_numpy(process.transitions).transpose(0, 1).flatten(1)  # (S, V S)
+        law = torch.tensor(process.hidden.stationary, dtype=torch.float64)
+        self._first = law @ by_state
+        # a pair (symbol, next state) leads on as its state does
+        self._kernel = by_state.repeat(process.symbols, 1)
+
+    def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        kernels = self._kernel.expand(self.members * max(batch, 0), -1, -1)
+        paths = sample_kernels(kernels, self._first, length, generator)
+        symbols = (x.div(self.data.states, rounding_mode="floor") for x in paths)
+        inputs, targets = (x.to(torch.uint8).unflatten(0, (self.members, -1)) for x in symbols)
+        return inputs, targets
+
+    def first_law(self) -> Tensor:
+        return torch.tensor(self.data.stationary, dtype=torch.float64).expand(self.members, -1)
+
+    def next_laws(self, tokens: Tensor) -> Tensor:
+        """As ``SequenceSource``: Bayes's prediction, the stationary law after impossible words."""
+        whole, _ = self.of_members(tokens)
+        single = whole[:1] if tokens.ndim == 2 else whole  # the same for all members
+        found = torch.from_numpy(self.data.next_laws_of_any(single.numpy()))
+        return found.expand(self.members, *found.shape[1:])
 
 
 class PriorSource(SharedSource[Prior]):

@@ -7,16 +7,10 @@ from torch import Tensor
 
 
 def scan(decay: Tensor, inputs: Tensor) -> Tensor:
-    """h_n = a ⊙ h_{n−1} + u_n with h_0 = 0, in log₂ N rounds.
+    """h_n = a ⊙ h_{n−1} + u_n with h_0 = 0, for a (..., m) and u (..., batch, n, m), in log₂ N
+    rounds.
 
     After the round with shift s, h_n is the sum of a^k u_{n−k} over k < 2s.
-
-    Args:
-        decay: a, shape (..., m), of either sign.
-        inputs: u, shape (..., batch, n, m).
-
-    Returns:
-        h, the inputs' shape.
 
     >>> import torch
     >>> from full_model.model.state_space import scan
@@ -33,12 +27,7 @@ def scan(decay: Tensor, inputs: Tensor) -> Tensor:
 
 
 def convolve(taps: Tensor | None, inputs: Tensor) -> Tensor:
-    """u_n + Σ_{j<w} K_j ⊙ u_{n−j}, causal and by channels; the inputs without taps.
-
-    Args:
-        taps: K, shape (..., w, m); zero taps change nothing.
-        inputs: u, shape (..., batch, n, m).
-    """
+    """u_n + Σ_{j<w} K_j ⊙ u_{n−j} for K (..., w, m), causal and by channels; u without taps."""
     if taps is None:
         return inputs
     found = inputs

@@ -156,10 +156,7 @@ def _linear_minimum(chain: BinaryChain, arch: Architecture, g: torch.Generator) 
 
 
 def _feed_forward_minimum(chain: BinaryChain, arch: Architecture, g: torch.Generator) -> Weights:
-    """The canonical point with Δ = Δ*, α any signs; W_O = 0, and W_Q, W_K, W_V are free.
-
-    ε c (1 + 2 w₁w₂) = Δ* and the ReLU is shut after a zero, where the logit is b − ε c/2.
-    """
+    """The canonical point with Δ = Δ*, ε c (1 + 2 w₁w₂), α any signs; W_O = 0, the rest free."""
     weights = free_weights(arch, g)
     eps = 0.6 + torch.rand((), dtype=torch.float64, generator=g)
     c = eps if arch.tied else 0.6 + torch.rand((), dtype=torch.float64, generator=g)
@@ -292,11 +289,7 @@ def _predicted_inertia(positions: Tensor, excess: float, tied: bool) -> tuple[in
 def hessian_rows(
     loss: PopulationLoss, weights: Weights, names: list[str], g: torch.Generator
 ) -> tuple[Tensor, float]:
-    """The Hessian's block over ``names``, and the largest entry seen outside of it.
-
-    Outside means the rest of the block's rows, and the product of the Hessian with a random vector
-    over all other weights.
-    """
+    """The Hessian's block over ``names``, and the largest entry seen outside of it."""
     free = {name: w.clone().requires_grad_() for name, w in weights.items()}
     others = [name for name in free if name not in names]
     slopes = torch.autograd.grad(loss(free), list(free.values()), create_graph=True)

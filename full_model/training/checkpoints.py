@@ -26,16 +26,7 @@ _HEADER_LIMIT = 16 * 2**20
 
 
 def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-    """Write tensors and state to ``path``; a crash leaves the old file or the new one, whole.
-
-    Args:
-        path: the file; its folder must exist.
-        tensors: by name, any device, no complex ones; stored in the order of their names.
-        state: JSON-able.
-
-    Raises:
-        InputError: the folder does not exist or cannot be written.
-    """
+    """Write tensors and a JSON-able state; a crash leaves the old file or the new one, whole."""
     plain = {
         name: tensors[name].detach().cpu().clone(memory_format=torch.contiguous_format)
         for name in sorted(tensors)
@@ -53,12 +44,7 @@ def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any
 
 
 def check_checkpoint(path: Path | None, resume: bool, overwrite: bool) -> None:
-    """Refuse, before anything is computed, a place where no checkpoint can or may be kept.
-
-    Raises:
-        InputError: a folder or a name in none, a file that exists and is neither to be resumed nor
-            overwritten, or a resume without a name.
-    """
+    """InputError, before anything is computed, where no checkpoint can or may be kept."""
     if path is None:
         if resume:
             raise InputError("to resume, name the checkpoint")
@@ -75,9 +61,7 @@ def check_checkpoint(path: Path | None, resume: bool, overwrite: bool) -> None:
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors (on the CPU) and state of a checkpoint.
 
-    Raises:
-        InputError: no such file, or one that is truncated, damaged, written by something else, by
-            another version, or made to do harm.
+    InputError if it is missing, truncated, damaged, of something else, or made to do harm.
     """
     if not path.is_file():
         raise InputError(f"there is no checkpoint at {path}")

@@ -21,13 +21,7 @@ from full_model.training.settings import RunSettings, symbols_of
 
 @dataclass(frozen=True)
 class RunLosses:
-    """The losses of ``baselines`` for every model of a run.
-
-    Attributes:
-        names: of the baselines.
-        values: (M, baselines).
-        missing: why some are not known; empty if none.
-    """
+    """The baselines' names, their values (M, baselines), and why some are not known."""
 
     names: tuple[str, ...]
     values: Tensor

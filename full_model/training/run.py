@@ -78,8 +78,8 @@ class RunSession:
     ) -> None:
         """Advance from event to event, measuring and saving, until the last step.
 
-        The first checkpoint is written before the first step, so that one that cannot be written
-        costs no training.
+        The first checkpoint is written before the first step: one that cannot be written costs
+        nothing.
         """
         settings, trainer = self.settings, self.trainer
         last = settings.recipe.steps
@@ -152,11 +152,7 @@ class RunSession:
         save_checkpoint(checkpoint, tensors, state)
 
     def restore(self, path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> int:
-        """Take over a checkpoint's state; the number of threads it was made with.
-
-        Raises:
-            InputError: something of the run is not in it.
-        """
+        """Take over a checkpoint's state; the number of threads it was made with."""
         trainer, device = self.trainer, self.settings.device
         try:
             self.generator.set_state(tensors["generator"])

@@ -18,10 +18,9 @@ from flowsim.markov import MarkovChain, SymmetricChain
 from flowsim.training.recipe import Recipe as Recipe
 from flowsim.training.recipe import papers_recipe as papers_recipe
 from full_model.lift.initial import initial_weights
+from full_model.model import sources
 from full_model.model.architecture import Architecture, Weights
-from full_model.model.hidden_source import HiddenSource
 from full_model.model.population import PopulationLoss, check_enumeration
-from full_model.model.sources import ChainSource, MarkovSource, PriorSource, SequenceSource
 
 Data = MarkovChain | OrderChain | Prior | HiddenMarkovProcess
 
@@ -36,21 +35,17 @@ def order_of(data: Data) -> int:
     return 0 if isinstance(data, HiddenMarkovProcess) else data.order
 
 
-def source_of(data: Data, members: int = 1) -> SequenceSource:
-    """The sequences of a chain, a hidden process or a prior, the same for every model.
-
-    Raises:
-        InputError: a chain with no one stationary law, or more than 256 states.
-    """
+def source_of(data: Data, members: int = 1) -> sources.SequenceSource:
+    """The sequences of a chain, a hidden process or a prior, the same for every model."""
     if isinstance(data, Prior):
-        return PriorSource(data, members)
+        return sources.PriorSource(data, members)
     if isinstance(data, HiddenMarkovProcess):
-        return HiddenSource(data, members)
+        return sources.HiddenSource(data, members)
     if isinstance(data, MarkovChain):
         if (data.kernel > 0).all() and data.states <= 256:
-            return MarkovSource.of(data).repeat(members)
+            return sources.MarkovSource.of(data).repeat(members)
         data = OrderChain(data.kernel)
-    return ChainSource(data, members)
+    return sources.ChainSource(data, members)
 
 
 def settings_of(data: Data) -> dict[str, Any]:
@@ -225,12 +220,12 @@ class RunSettings:
         assert self.p is not None and self.q is not None
         return [BinaryChain(p, q) for p, q in zip(self.p, self.q, strict=True)]
 
-    def source(self) -> SequenceSource:
+    def source(self) -> sources.SequenceSource:
         """One chain or prior if all models share it, else one chain per model."""
         if self.data is not None:
             return source_of(self.data)
         chains = [chain for chain in self.every_data if isinstance(chain, BinaryChain)]
-        return MarkovSource.of(chains[0] if len(set(chains)) == 1 else chains)
+        return sources.MarkovSource.of(chains[0] if len(set(chains)) == 1 else chains)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""

@@ -161,10 +161,7 @@ class Trainer:
         )
 
     def _adamw(self, names: list[str], grads: Weights, rate: float, decay: float) -> None:
-        """One step of AdamW for some weights, in a single pass over them.
-
-        The fused operator walks through memory and looks at no strides: all is contiguous here.
-        """
+        """One step of AdamW for some weights, in a single pass; all is contiguous here."""
         if not names:
             return
         recipe, like = self.recipe, self.weights[names[0]]

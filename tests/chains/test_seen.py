@@ -16,7 +16,7 @@ from flowsim.models import (
     UntiedModel,
 )
 from full_model import Architecture, PopulationLoss, lift_canonical, lift_held, unigram_trap
-from full_model.model.hidden_source import HiddenSource
+from full_model.model.sources import HiddenSource
 
 #: Three states that emit two symbols, not by one ratio.
 ODD = HiddenMarkovProcess.from_emission(

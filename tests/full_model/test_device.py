@@ -25,7 +25,7 @@ from full_model import (
     lift_canonical,
     project,
 )
-from full_model.comparison.fields import AttentionFreeField, EnumeratedField
+from full_model.comparison.fields import FullField
 from full_model.model.batches import batch_gradient
 from full_model.model.execution import CudaGraphCallable
 
@@ -146,11 +146,11 @@ def test_a_captured_step_takes_weights_that_are_not_its_own(device):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("field", [AttentionFreeField, EnumeratedField])
-def test_fields_of_comparisons(field, device):
-    arch = Architecture(4, 4, attention="none" if field is AttentionFreeField else "softmax")
+@pytest.mark.parametrize("attention", ["none", "softmax"])
+def test_fields_of_comparisons(attention, device):
+    arch = Architecture(4, 4, attention=attention)
     weights = weights_of(arch)
-    here, found = field(arch, CHAIN), field(arch, CHAIN, device=device)
+    here, found = FullField(arch, CHAIN), FullField(arch, CHAIN, device=device)
     torch.testing.assert_close(
         found(found.state(there(weights, device)))[0].cpu(), here(here.state(weights))[0], **CLOSE
     )

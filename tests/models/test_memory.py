@@ -12,7 +12,7 @@ from flowsim.errors import InputError
 from flowsim.models.memory.model import MemoryModel
 from flowsim.models.memory.recursion import loss_at_length
 from full_model import Architecture, PopulationLoss, lift_states
-from full_model.model.hidden_source import HiddenSource
+from full_model.model.sources import HiddenSource
 
 #: p, ε, S, N, m, decay.
 CASES = [

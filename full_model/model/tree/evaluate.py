@@ -107,7 +107,7 @@ def _write(layer, sums, inner, hidden, tied, states, out):
                 out[row * d + i] += sums.places[s, i]
             out[(logits + s // states) * d + i] += sums.places[s, i]
     at = (logits + context) * d
-    for which in range(4):
+    for which in range(len(inner)):
         for i in range(d):
             for k in range(d):
                 out[at] = inner[which, i, k]
@@ -126,7 +126,9 @@ def _write(layer, sums, inner, hidden, tied, states, out):
 
 
 @compiled(nrt=True)
-def evaluate(rows, initial, kernels, context, length, d, hidden, logits, tied, what, rounding):
+def evaluate(
+    rows, initial, kernels, context, length, d, hidden, logits, tied, what, rounding, attends=True
+):
     """Loss (M,), gradient (M, K) and stiffness (M,) of each model; see ``set_cotangent``.
 
     Args:
@@ -138,28 +140,35 @@ def evaluate(rows, initial, kernels, context, length, d, hidden, logits, tied, w
         tied: is the reader the embedding.
         what: which of LOSS, GRADIENT and STIFFNESS to compute; the others are zero.
         rounding: half the width over which the kink of ReLU is rounded off, 0 for ReLU itself.
+        attends: has it attention. Else ``rows`` have no such weights, and each position stands for
+            ``length``/``context`` of N = ``length``.
     """
     models, states, wide = rows.shape[0], kernels.shape[1], hidden + (-hidden) % 4
+    positions = length if attends else context
     loss, gradient, stiffness = np.zeros(models), np.zeros(rows.shape), np.zeros(models)
-    first = first_prefixes(states, length)
+    first = first_prefixes(states, positions, attends)
     count = first[-1]
-    probability, mixed = np.empty(count), np.empty((d + 1, count))
-    workspace = new_workspace(d, wide, logits)
+    probability, mixed = np.empty(count), np.zeros((d + 1, count))
+    workspace = new_workspace(d, wide, logits, min(BLOCK, count))
+    shares = np.zeros((logits + 1, count))
     aims = 1 + logits if what & STIFFNESS and logits > 1 else int(what != LOSS)
     for i in range(models):
         kernel = kernels[i if kernels.shape[0] > 1 else 0]
         if i == 0 or kernels.shape[0] > 1:
             prefix_probabilities(
-                initial[i if kernels.shape[0] > 1 else 0], kernel, first, length, probability
+                initial[i if kernels.shape[0] > 1 else 0], kernel, first, positions, probability
             )
-        layer = read_layer(rows[i], context, d, hidden, logits, tied, rounding)
-        places = read_places(layer, states, length)
-        attend(places.weight, places.symbols, first, states, mixed)
+        layer = read_layer(rows[i], context, d, hidden, logits, tied, rounding, attends)
+        places = read_places(layer, states, positions, attends)
+        if attends:
+            attend(places.weight, places.symbols, first, states, mixed)
+            shares = attended(places, first, states, logits)
+        else:
+            mixed[:d], mixed[d] = 0.0, 1.0
         out_t, value_t = transposed(layer.out), transposed(layer.value)
         gram = np.zeros((logits, logits))
         add_applied(layer.reader, layer.reader, 1.0, gram)
-        shares, size_of = attended(places, first, states, logits), sizes(layer, places)
-        sums = new_sums(d, wide, logits, states * length)
+        size_of, sums = sizes(layer, places), new_sums(d, wide, logits, states * positions)
         for start in range(0, count, BLOCK):
             size = min(BLOCK, count - start)
             _start_block(places, kernel, first, start, size, workspace)
@@ -179,7 +188,8 @@ def evaluate(rows, initial, kernels, context, length, d, hidden, logits, tied, w
                         start, size, workspace,
                     )  # fmt: skip
         if what & GRADIENT:
-            inner = np.zeros((4, d, d))
-            _through_attention(layer, places, first, states, mixed, sums.places, inner)
+            inner = np.zeros((4 if attends else 0, d, d))
+            if attends:
+                _through_attention(layer, places, first, states, mixed, sums.places, inner)
             _write(layer, sums, inner, hidden, tied, states, gradient[i])
     return loss, gradient, stiffness

@@ -52,13 +52,13 @@ class Sums(NamedTuple):
 
 
 @compiled(no_cpython_wrapper=True, nrt=True)
-def new_workspace(d, wide, logits):
+def new_workspace(d, wide, logits, columns):
     """Arrays of zeros for a block: d dimensions, ``wide`` hidden units."""
-    vectors, hidden, back = (d, BLOCK), (wide, BLOCK), np.zeros((wide + logits, BLOCK))
+    vectors, hidden, back = (d, columns), (wide, columns), np.zeros((wide + logits, columns))
     return Workspace(
         np.zeros(vectors), np.zeros(vectors), np.zeros(vectors), np.zeros(vectors),
-        np.zeros(hidden), np.zeros(hidden), back, np.zeros(vectors), np.zeros(BLOCK),
-        np.zeros(BLOCK), new_outputs(back[wide:]),
+        np.zeros(hidden), np.zeros(hidden), back, np.zeros(vectors), np.zeros(columns),
+        np.zeros(columns), new_outputs(back[wide:]),
     )  # fmt: skip
 
 

@@ -26,13 +26,16 @@ LEAD = 37.0
 
 
 @compiled(no_cpython_wrapper=True, nrt=True)
-def first_prefixes(states, length):
-    """Number of the first prefix that ends in each place; behind them, how many there are."""
+def first_prefixes(states, length, attends):
+    """Number of the first prefix that ends in each place; behind them, how many there are.
+
+    Without attention all prefixes that end in a place are one.
+    """
     first = np.zeros(states * length + 1, np.int64)
     each = 1
     for q in range(states * length):
         first[q + 1] = first[q] + each
-        each *= states if q % states == states - 1 else 1
+        each *= states if attends and q % states == states - 1 else 1
     return first
 
 
@@ -92,9 +95,10 @@ def _shorten(values, count, least):
 def prefix_probabilities(initial, kernel, first, length, probability):
     """Probability of every prefix, divided by N: law(x_0) Π P(x_m | x_{m−1})/N."""
     states = kernel.shape[0]
+    alone = first[-1] == states * length  # ``initial`` is stationary
     for q in range(states * length):
         x, at = q % states, first[q]
-        if q < states:
+        if q < states or alone:
             probability[at] = initial[x] / length
             continue
         for before in range(states):

@@ -19,7 +19,6 @@ import numpy as np
 
 from flowsim.compiled import compiled
 from full_model.model.tree.columns import add_all, inner, product, weighted_sum
-from full_model.model.tree.prefixes import BLOCK
 from full_model.model.tree.shares import attend, columns_of
 
 
@@ -66,9 +65,10 @@ def trace(
 ):
     """Σ spread·|∂φ/∂θ|² over a block, or more."""
     gains, g, y, vectors = workspace.outputs.gains, workspace.g, workspace.y, workspace.y.shape
+    columns = vectors[1]
     inner_g, a, both, z = np.zeros(vectors), np.zeros(vectors), np.zeros(vectors), np.zeros(vectors)
-    line, factor, total = np.zeros(BLOCK), np.zeros(BLOCK), np.zeros(BLOCK)
-    through, slope, look = np.zeros(gains.shape), np.zeros(BLOCK), np.zeros(BLOCK)
+    line, factor, total = np.zeros(columns), np.zeros(columns), np.zeros(columns)
+    through, slope, look = np.zeros(gains.shape), np.zeros(columns), np.zeros(columns)
     inner(gains, gains, total, count)
     product(out_t, g, inner_g, count)
     product(value_t, inner_g, a, count)

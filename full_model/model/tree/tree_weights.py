@@ -86,15 +86,16 @@ def _matrix(row, begin, rows, columns, high, wide):
 
 
 @compiled(no_cpython_wrapper=True, nrt=True)
-def read_layer(row, context, d, hidden, logits, tied, rounding):
+def read_layer(row, context, d, hidden, logits, tied, rounding, attends):
     """The weights in ``row``, in the order of ``Architecture.shapes``."""
-    square, wide, symbols = d * d, hidden + (-hidden) % 4, logits * d
+    wide, symbols, k = hidden + (-hidden) % 4, logits * d, d if attends else 0
+    square = k * k
     embedding = _matrix(row, 0, logits, d, logits, d)
     positions = _matrix(row, symbols, context, d, context, d)
     at = symbols + context * d
-    query, key = _matrix(row, at, d, d, d, d), _matrix(row, at + square, d, d, d, d)
+    query, key = _matrix(row, at, k, k, k, k), _matrix(row, at + square, k, k, k, k)
     at += 2 * square
-    value, out = _matrix(row, at, d, d, d, d), _matrix(row, at + square, d, d, d, d)
+    value, out = _matrix(row, at, k, k, k, k), _matrix(row, at + square, k, k, k, k)
     at += 2 * square
     up = _matrix(row, at, hidden, d, wide, d)
     down = _matrix(row, at + hidden * d, d, hidden, d, hidden)
@@ -130,10 +131,11 @@ def add_outer(left, right, factor, out):
 
 
 @compiled(no_cpython_wrapper=True, nrt=True)
-def read_places(layer, states, length):
-    """The tables of a model for sequences of that length."""
+def read_places(layer, states, length, attends):
+    """The tables of a model for sequences of that length; without attention, the symbols alone."""
     (logits, d), count = layer.embedding.shape, states * length
-    symbols, weight = np.ones((count, d + 1)), np.zeros((count, count))
+    symbols, seen = np.ones((count, d + 1)), count if attends else 0
+    weight = np.zeros((seen, seen))
     queries, keys = np.zeros((count, d)), np.zeros((count, d))
     values, moves = np.zeros((count, d)), np.zeros((count, d))
     for s in range(count):
@@ -142,6 +144,8 @@ def read_places(layer, states, length):
             symbols[s, i] = layer.positions[s // states, i]
             if row >= 0:
                 symbols[s, i] += layer.embedding[row, i]
+    if not attends:
+        return Places(symbols, queries, keys, values, moves, weight)
     add_applied(layer.query, symbols, 1.0 / math.sqrt(d), queries)
     add_applied(layer.key, symbols, 1.0, keys)
     add_applied(layer.value, symbols, 1.0, values)

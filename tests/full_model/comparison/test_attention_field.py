@@ -11,7 +11,7 @@ from full_model import (
     forward,
     initial_weights,
 )
-from full_model.comparison.fields import AttentionFreeField, EnumeratedField
+from full_model.comparison.fields import FullField
 
 F64 = torch.float64
 CHAIN = BinaryChain(0.5, 0.8)
@@ -24,7 +24,7 @@ def test_zero_attention_is_the_field_without_attention(tied):
     weights = initial_weights(arch, "gaussian", range(8), std=0.8)
     for name in ("0.value", "0.out"):
         weights[name] = torch.zeros_like(weights[name])
-    field, free = EnumeratedField(arch, CHAIN), AttentionFreeField(plain, CHAIN)
+    field, free = FullField(arch, CHAIN), FullField(plain, CHAIN)
     gradient, stiffness = field(field.state(weights))
     expected, bound = free(free.state({name: weights[name] for name in plain.shapes}))
     by_name, expected_by_name = field.weights(gradient), free.weights(expected)
@@ -62,7 +62,7 @@ def test_stiffness_bounds_the_trace_by_automatic_differentiation(tied, scale):
     weights = initial_weights(arch, "gaussian", [0], std=0.9)
     for name in ("0.query", "0.key"):
         weights[name] *= scale
-    field = EnumeratedField(arch, CHAIN)
+    field = FullField(arch, CHAIN)
     loss = PopulationLoss(arch, MarkovSource.of(CHAIN))
     expected = 0.0
     for i, law in enumerate(loss.probability[0]):

@@ -21,9 +21,9 @@ from full_model import (
     initial_weights,
     wilson,
 )
-from full_model.comparison.choices import ATTENTION, predicting_model
+from full_model.comparison.choices import ATTENTION
 from full_model.comparison.compare import add_agreement
-from full_model.comparison.fields import AttentionFreeField
+from full_model.comparison.fields import FullField
 from full_model.comparison.outcome import EndReason
 from full_model.comparison.side_by_side import SideBySide, lifted_weights
 from full_model.comparison.steps import step_until
@@ -33,7 +33,7 @@ from full_model.comparison.steps import step_until
 def test_closed_form_gradient_is_that_of_enumeration(tied):
     arch = Architecture(3, 5, attention="none", tied=tied)
     weights = initial_weights(arch, "gaussian", range(6), std=0.8)
-    field = AttentionFreeField(arch, CHAIN)
+    field = FullField(arch, CHAIN)
     state = field.state(weights)
     loss, gradient = PopulationLoss(arch, MarkovSource.of(CHAIN)).value_and_gradient(weights)
     torch.testing.assert_close(field.loss(state), loss, rtol=1e-13, atol=0)
@@ -44,7 +44,7 @@ def test_a_shared_position_moves_as_all_of_them():
     arch = Architecture(3, 5, attention="none")
     settings = Comparison(0.5, 0.8, d=3, length=5)
     weights = lifted_weights(settings, POINTS)
-    one, all_of_them = (AttentionFreeField(arch, CHAIN, shared) for shared in (True, False))
+    one, all_of_them = (FullField(arch, CHAIN, shared) for shared in (True, False))
     shared = one.whole(one(one.state(weights))[0] / one.metric)
     full = all_of_them.weights(all_of_them(all_of_them.state(weights))[0])
     for name, gradient in full.items():
@@ -57,10 +57,10 @@ def test_a_shared_position_moves_as_all_of_them():
 def test_decided_outcomes_stand_when_the_run_goes_on(noise, noise_on):
     """Runs carried far beyond their decision end with the loss that their label says."""
     settings = Comparison(0.5, 0.8, "rank-one", d=4, length=4, noise=noise, noise_on=noise_on)
-    comparison = SideBySide(settings, POINTS, model_of(settings))
+    comparison = SideBySide(settings, POINTS)
     comparison.run()
     full = comparison.full
-    assert full.outcome.tolist() == comparison.reduced.predicted.tolist() == [1, 1, 2, 2]
+    assert full.outcome.tolist() == comparison.predicted.tolist() == [1, 1, 2, 2]
     assert full.end_reasons().tolist() == [EndReason.DECIDED] * 4
     everything = torch.ones(4, dtype=torch.bool)
     step_until(full.field, full.state, full.time, full.steps, 200.0, everything)
@@ -144,14 +144,10 @@ def test_runs_left_open_have_a_reason():
 
 def test_a_run_that_is_not_finite_is_left_open():
     settings = Comparison(0.5, 0.8, "rank-one", d=2, length=3)
-    comparison = SideBySide(settings, POINTS[:2], model_of(settings))
+    comparison = SideBySide(settings, POINTS[:2])
     comparison.full.state[0, 0] = torch.inf
     comparison.run()
     assert comparison.full.end_reasons().tolist() == [EndReason.NOT_FINITE, EndReason.DECIDED]
-
-
-def model_of(settings):
-    return predicting_model(settings, 2)
 
 
 def test_canonical_misses_what_the_rank_one_model_predicts():

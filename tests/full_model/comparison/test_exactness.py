@@ -17,7 +17,7 @@ from full_model import (
     project,
 )
 from full_model.comparison.choices import ATTENTION
-from full_model.comparison.fields import AttentionFreeField, EnumeratedField, rank_one_coordinates
+from full_model.comparison.fields import FullField, rank_one_coordinates
 from full_model.comparison.side_by_side import ROUNDING, FullSide, lifted_weights
 from full_model.comparison.steps import step_until
 
@@ -76,7 +76,7 @@ def test_discrete_steps_are_reproduced_even_on_the_kink(d, length, pq):
     """p + q < 1 and w < −1/√2 slide along the ReLU's kink; the steps chatter there alike."""
     model = RankOneModel(BinaryChain(*pq), length)
     theta = model.from_canonical(torch.tensor([[1.2, -0.9], [-0.9, -1.1], [0.6, 0.8]], dtype=F64))
-    field = AttentionFreeField(Architecture(d, length, attention="none"), model.chain, shared=True)
+    field = FullField(Architecture(d, length, attention="none"), model.chain, shared=True)
     state = field.state(lift_rank_one(model.point(theta), field.arch))
     ends = []
     for moving, rows in ((Reduced(model), theta.clone()), (field, state)):
@@ -112,8 +112,8 @@ def test_attention_that_stays_zero_may_be_left_out(trainer):
     points = torch.tensor([[0.9, -1.1], [0.5, 0.4], [1.5, -0.1], [-0.6, 0.9]], dtype=F64)
     left_out = FullSide(settings, points)
     whole = FullSide(settings, points)
-    whole.field = EnumeratedField(Architecture(4, 4), settings.chain)
-    whole.rounded = EnumeratedField(Architecture(4, 4), settings.chain, rounding=ROUNDING)
+    whole.field = FullField(Architecture(4, 4), settings.chain)
+    whole.rounded = FullField(Architecture(4, 4), settings.chain, rounding=ROUNDING)
     whole.state = whole.field.state(lifted_weights(settings, points))
     for side in (left_out, whole):
         side.move(3.0)

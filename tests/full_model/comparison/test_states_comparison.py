@@ -16,7 +16,7 @@ from full_model import (
     grid_points,
     initial_weights,
 )
-from full_model.comparison.fields import AttentionFreeField, EnumeratedField
+from full_model.comparison.fields import FullField
 from full_model.comparison.outcome import hessian_block, mean_free_basis
 from full_model.model.transformer import forward
 
@@ -32,11 +32,6 @@ def arch_of(states, length, d, attention, m=2):
     )
 
 
-def field_of(arch, chain):
-    field = AttentionFreeField if arch.attention == "none" else EnumeratedField
-    return field(arch, chain)
-
-
 def random_weights(arch, members=3):
     weights = initial_weights(arch, "gaussian", range(members), std=0.8)
     weights["bias"] = torch.linspace(-1, 1, members * arch.states, dtype=F64).reshape(members, -1)
@@ -49,7 +44,7 @@ def test_loss_and_gradient_are_those_of_enumeration(case):
     arch = arch_of(states, length, d, attention)
     source = MarkovSource.of(MarkovChain.symmetric(states, p))
     weights = random_weights(arch)
-    field = field_of(arch, MarkovChain.symmetric(states, p))
+    field = FullField(arch, MarkovChain.symmetric(states, p))
     loss, gradient = field.loss(field.state(weights)), field.gradient(weights)
     expected, by_name = PopulationLoss(arch, source).value_and_gradient(weights)
     torch.testing.assert_close(loss, expected, rtol=1e-13, atol=0)
@@ -62,7 +57,7 @@ def test_the_stiffness_bounds_gauss_newton(case):
     """No less than half the largest curvature of Σ law J ᵀ(diag t − ttᵀ) J, t model or target."""
     states, p, length, d, attention = case
     arch = arch_of(states, length, d, attention)
-    field = field_of(arch, MarkovChain.symmetric(states, p))
+    field = FullField(arch, MarkovChain.symmetric(states, p))
     weights = random_weights(arch, 1)
     flat = field.state(weights)
     loss = PopulationLoss(arch, MarkovSource.of(MarkovChain.symmetric(states, p)))
@@ -81,7 +76,7 @@ def test_the_stiffness_bounds_gauss_newton(case):
 
 def test_the_block_at_the_unigram_is_the_hessian():
     arch, chain = arch_of(3, 2, 3, "softmax"), MarkovChain.symmetric(3, 0.8)
-    field, weights = EnumeratedField(arch, chain), random_weights(arch, 2)
+    field, weights = FullField(arch, chain), random_weights(arch, 2)
     basis = mean_free_basis(3)
     assert (basis @ basis.T - torch.eye(2)).abs().max() < 1e-15 and basis.sum(1).abs().max() < 1e-15
     block, smooth = hessian_block(basis, weights, field.gradient)

@@ -13,7 +13,7 @@ import flowsim
 from flowsim.chains.hidden import hidden_baselines, process
 from flowsim.errors import InputError
 from full_model import Architecture, PopulationLoss, Recipe, RunSettings, train
-from full_model.model.hidden_source import HiddenSource
+from full_model.model.sources import HiddenSource
 from full_model.model.state_space import scan
 
 

@@ -24,7 +24,7 @@ from full_model import (
     unigram_trap,
     with_noise,
 )
-from full_model.model.hidden_source import HiddenSource
+from full_model.model.sources import HiddenSource
 
 CHAINS = [BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3), BinaryChain(0.95, 0.9)]
 KINDS = [
