@@ -19,7 +19,7 @@ REASONS = {
     "with π₀π₁ > 0 both hold or neither",
     ("flowsim.flow.rows.loop", "`1` becomes `2`"): _ROOT,
     ("flowsim.flow.rows.loop", "`-1` becomes `-2`"): _ROOT,
-    ("flowsim.models.uniform.corners",
+    ("flowsim.models.uniform.rows",
      "`a <= low + WIDTH * abs(low)` becomes `a < low + WIDTH * abs(low)`"): _ROUNDED,
     ("full_model.comparison.outcome", "`lowest > 0` becomes `lowest >= 0`"):
     "rounded eigenvalues are not 0",
@@ -59,7 +59,7 @@ REASONS = {
     ("flowsim.flow.rows.hooks", "`1.0` becomes `2.0`"): "any number from 1 on says so",
     ("flowsim.flow.rows.engine", "`5` becomes `10`"): _ROOM,
     ("flowsim.flow.rows.engine", "`start.shape[1] ** 2` becomes `start.shape[1] * 2`"): _PARTS,
-    ("flowsim.models.rank_one.attention.rows", "`32` becomes `64`"): _PARTS,
+    ("flowsim.models.rank_one.attention.termination", "`32` becomes `64`"): _PARTS,
     ("flowsim.models.gap_family.compiled", "`1.0` becomes `2.0`"):
     "either is what rounding leaves of a factor that is 0",
     ("flowsim.flow.return_codes", "`104` becomes `208`"): _CODE,
@@ -92,12 +92,12 @@ REASONS = {
     ("flowsim.models.canonical.basins", "`w < SADDLE_W` becomes `w <= SADDLE_W`"): _AT_SADDLE,
     ("flowsim.flow.orbits", "`0` becomes `1`"): "only the shape counts",
     ("flowsim.flow.gap.loops", "`plane < other` becomes `plane <= other`"): _ROUNDED,
-    ("flowsim.models.uniform.shift",
+    ("flowsim.models.uniform.sums",
      "`corner // 2 - 0.5 + a * (corner % 2 - 0.5)` becomes "
      "`corner // 2 - 0.5 - a * (corner % 2 - 0.5)`"): "both signs are among the corners",
     ("flowsim.flow.gap.loops", "`5` becomes `10`"): _CODE,
     ("flowsim.models.gap_family.compiled", "`w < 0` becomes `w <= 0`"): "w = 0 has no sign",
-    ("flowsim.models.uniform.ranges", "`32` becomes `64`"): _ROOM,
+    ("flowsim.models.uniform.table", "`32` becomes `64`"): _ROOM,
     ("flowsim.flow.gap.timed", "`ratio <= 1.0` becomes `ratio < 1.0`"): _ROUNDED,
     ("flowsim.flow.return_codes", "`103` becomes `206`"): _CODE,
     ("flowsim.flow.return_codes", "`1000` becomes `2000`"): _CODE,
@@ -135,7 +135,7 @@ OTHERS = {
         "flowsim.flow.gap.loops",
         "`allowed.most + 1` becomes `allowed.most - 1`",
     ): "tests/flow/test_limits.py notices it, compiled",
-    ("flowsim.models.rank_one.attention.rows", "`30000` becomes `60000`"): _BOUND,
+    ("flowsim.models.rank_one.attention.termination", "`30000` becomes `60000`"): _BOUND,
     ("flowsim.flow.reference", "`10000000.0` becomes `20000000.0`"): _BOUND,
     ("flowsim.flow.reference", "`200` becomes `400`"): _BOUND,
     (

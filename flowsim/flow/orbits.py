@@ -70,7 +70,7 @@ def find_limits(
     to kink of the ReLU, across and along them; since their critical points have
     one of two losses, an orbit that falls below the higher one ends in the global minima
     (``flow.rows``). Orbits of the induction model end on the side of β = 0 on which they fall below
-    its plateau (``models.induction.labels``). No conserved quantity is consulted.
+    its plateau (``models.induction.ends``). No conserved quantity is consulted.
 
     >>> import flowsim
     >>> model = flowsim.model("canonical", 0.5, 0.8)

@@ -1,77 +1,71 @@
 """Loss, gradient and Hessian of a model that sorts rows, as torch.autograd and torch.func see them.
 
 Sorting rows by their values and solving for the bias cannot be traced by torch.func.vmap, so each
-of the three is one opaque function of θ whose derivative is the next.
+of the three is one opaque function of θ whose derivative is the next. A model of that kind has
+``by_rows(theta, quantity)`` for the three, and these functions as its methods.
 """
 
 from __future__ import annotations
 
 import inspect
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-
-class ByRows(Protocol):
-    """A model that evaluates "loss" (...), "gradient" (..., k) and "hessian" (..., k, k)."""
-
-    def by_rows(self, theta: Tensor, quantity: str) -> Tensor: ...
+_QUANTITIES = ("loss", "gradient", "hessian")
 
 
-class _Function(torch.autograd.Function):
-    """Common part of all three: θ is stored, and an axis of vmap is one more batch axis."""
+class _Derivative(torch.autograd.Function):
+    """The loss (...) of order 0, its gradient (..., k) of 1 or its Hessian (..., k, k) of 2.
 
-    def __init_subclass__(cls) -> None:
-        """Keep the signature of ``forward``, which torch works out again at every call."""
-        cls.forward.__signature__ = inspect.signature(cls.forward)  # type: ignore[attr-defined]
+    An axis of vmap is one more batch axis.
+    """
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[ByRows, Tensor], output: Tensor) -> None:
-        ctx.model = inputs[0]
-        ctx.save_for_backward(inputs[1])
-        ctx.save_for_forward(inputs[1])
+    def forward(model: Any, theta: Tensor, order: int) -> Tensor:
+        found: Tensor = model.by_rows(theta, _QUANTITIES[order])
+        return found
 
-    @classmethod
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, Tensor, int], output: Tensor) -> None:
+        ctx.model, theta, ctx.order = inputs
+        ctx.save_for_backward(theta)
+        ctx.save_for_forward(theta)
+
+    @staticmethod
     def vmap(
-        cls, info: Any, in_dims: tuple[None, int], model: ByRows, theta: Tensor
+        info: Any, in_dims: tuple[None, int, None], model: Any, theta: Tensor, order: int
     ) -> tuple[Tensor, int]:
-        return cls.apply(model, theta.movedim(in_dims[1], 0)), 0
-
-
-class Loss(_Function):
-    @staticmethod
-    def forward(model: ByRows, theta: Tensor) -> Tensor:
-        return model.by_rows(theta, "loss")
+        return _Derivative.apply(model, theta.movedim(in_dims[1], 0), order), 0
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None]:
         (theta,) = ctx.saved_tensors
-        return None, grad.unsqueeze(-1) * Gradient.apply(ctx.model, theta)
+        found = _Derivative.apply(ctx.model, theta, ctx.order + 1) * grad.unsqueeze(-1)
+        return None, found if ctx.order == 0 else found.sum(-2), None
 
     @staticmethod
-    def jvp(ctx: Any, _: None, tangent: Tensor) -> Tensor:
+    def jvp(ctx: Any, _: None, tangent: Tensor, __: None) -> Tensor:
         (theta,) = ctx.saved_tensors
-        return (Gradient.apply(ctx.model, theta) * tangent).sum(-1)
+        along = tangent if ctx.order == 0 else tangent.unsqueeze(-2)
+        return (_Derivative.apply(ctx.model, theta, ctx.order + 1) * along).sum(-1)
 
 
-class Gradient(_Function):
-    @staticmethod
-    def forward(model: ByRows, theta: Tensor) -> Tensor:
-        return model.by_rows(theta, "gradient")
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
-        (theta,) = ctx.saved_tensors
-        return None, (Hessian.apply(ctx.model, theta) * grad.unsqueeze(-1)).sum(-2)
-
-    @staticmethod
-    def jvp(ctx: Any, _: None, tangent: Tensor) -> Tensor:
-        (theta,) = ctx.saved_tensors
-        return (Hessian.apply(ctx.model, theta) * tangent.unsqueeze(-2)).sum(-1)
+#: Torch works the signature out again at every call, unless it is kept.
+_Derivative.forward.__signature__ = inspect.signature(_Derivative.forward)  # type: ignore[attr-defined]
 
 
-class Hessian(_Function):
-    @staticmethod
-    def forward(model: ByRows, theta: Tensor) -> Tensor:
-        return model.by_rows(theta, "hessian")
+def loss(model: Any, theta: Tensor) -> Tensor:
+    """Exact expected next-symbol cross-entropy in nats, shape (...)."""
+    return _Derivative.apply(model, theta, 0)
+
+
+def gradient(model: Any, theta: Tensor) -> Tensor:
+    """∇L, shape of θ."""
+    return _Derivative.apply(model, theta, 1)
+
+
+def hessian(model: Any, theta: Tensor) -> Tensor:
+    """∂²L, shape (..., k, k), without the jumps at ReLU kinks."""
+    return _Derivative.apply(model, theta, 2)

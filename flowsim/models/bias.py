@@ -9,7 +9,7 @@ probability is π₁. Written without cancellation (own derivation), that is
 all terms positive. The second is for logits that fall with x where π₀ ≈ π₁: there both sides of the
 first are close to π₀. The difference of the logs of both sides is close to linear in β, also where
 all probabilities are saturated. The sums go over the ranges in a row's memory
-(``models.uniform.ranges``).
+(``models.uniform.table``).
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ import numpy as np
 from flowsim.compiled import compiled
 from flowsim.elementary import clipped, exponential
 from flowsim.models.gap_family.compiled import optimal_logit
-from flowsim.models.uniform.ranges import COUNT, FIRST, RANGE
-from flowsim.models.uniform.table import PI0, PI1, P, Q
+from flowsim.models.uniform.table import COUNT, FIRST, PI0, PI1, RANGE, P, Q
 
 #: A step this small ends Halley's method, which leaves an error of its third power.
 _LAST_STEP, _MOST_STEPS = 3e-6, 200

@@ -29,22 +29,11 @@ class Atoms(NamedTuple):
 
 
 def joint_law(chain: BinaryChain, length: int) -> np.ndarray:
-    """P(x_n = x, S_n = S) for n = 1..N, by the two-row forward recursion in n.
+    """P(x_n = x, S_n = S) for n = 1..N, axes (n − 1, x, S), by the two-row forward recursion in n.
 
     P_{n+1}(0, S) = (1−p) P_n(0, S) + q P_n(1, S) and
     P_{n+1}(1, S+1) = p P_n(0, S) + (1−q) P_n(1, S), started stationary. All terms are positive, so
     each entry has a relative error of a few n units in the last place (entries below 1e-308 are 0).
-
-    Args:
-        chain: the data.
-        length: N ≥ 1.
-
-    Returns:
-        float64 array of shape (N, 2, N + 1), axes (n − 1, x, S); each [n − 1] sums to one.
-
-    Raises:
-        InputError: N is not an integer, below 1, or too large for this machine's memory.
-        Source: own derivation (AM Sec. 2 for the chain).
     """
     length = check_length(length, _BYTES_DENSE)
     pi0, pi1 = chain.stationary
@@ -61,16 +50,7 @@ def running_mean_law(chain: BinaryChain, length: int) -> tuple[Atoms, Atoms]:
     """(1/N) Σ_n P(x_n = x, m_n = m) for x = 0 and x = 1, m_n = S_n/n − ½; cached.
 
     Equal fractions S/n of different n are one atom, so about 0.6 N² of the N(N + 1) pairs remain.
-
-    Args:
-        chain: the data.
-        length: N ≥ 1.
-
-    Returns:
-        One :class:`Atoms` per x; the weights of the second sum to π₁, those of the first to π₀.
-
-    Raises:
-        InputError: as :func:`joint_law`.
+    The weights sum to π₀ and π₁.
     """
     length = check_length(length, _BYTES_ATOMS)
     law = joint_law(chain, length)
@@ -90,11 +70,7 @@ def running_mean_law(chain: BinaryChain, length: int) -> tuple[Atoms, Atoms]:
 
 
 def check_length(length: int, bytes_per_square: int = _BYTES_ATOMS) -> int:
-    """N as an int, once it is sure that tables of ``bytes_per_square`` · N(N + 1) bytes fit.
-
-    Raises:
-        InputError: N is not an integer, below 1, or too large for this machine's memory.
-    """
+    """N as an int; InputError if it is none of at least 1, or if its tables fit no memory."""
     try:
         n = operator.index(length)
     except TypeError:

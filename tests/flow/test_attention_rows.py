@@ -9,7 +9,7 @@ from torch.autograd.functional import hessian, jacobian
 from flowsim import BinaryChain
 from flowsim.models import RankOneModel
 from flowsim.models.rank_one.attention import field as attention
-from flowsim.models.rank_one.attention.jacobian import linearise
+from flowsim.models.rank_one.attention.field import linearise
 
 
 def evaluate(y, reals, ints, size):

@@ -17,10 +17,9 @@ from flowsim.flow.return_codes import MINIMA, REST, TRAPPED
 from flowsim.models import RankOneModel, UniformAttentionModel
 from flowsim.models.rank_one.attention import field
 from flowsim.models.rank_one.attention import termination as ends
-from flowsim.models.uniform.ranges import gather
 from flowsim.models.uniform.rows import MEMORY
 from flowsim.models.uniform.sums import EACH, SUMS, class_sums
-from flowsim.models.uniform.table import BEYOND, STEEPEST, UNIGRAM_LOGIT, LawTable
+from flowsim.models.uniform.table import BEYOND, STEEPEST, UNIGRAM_LOGIT, LawTable, gather
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 THETA = (0.5, 0.2, -0.6, -0.7, 0.6, -0.5, 0.3, 0.2)

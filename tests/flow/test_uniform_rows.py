@@ -13,10 +13,8 @@ from flowsim import (
 )
 from flowsim.models import UniformAttentionModel
 from flowsim.models.uniform import rows as uniform
-from flowsim.models.uniform.ranges import gather
-from flowsim.models.uniform.shift import best_shift, newton_shift
-from flowsim.models.uniform.sums import EACH, SUMS, class_sums
-from flowsim.models.uniform.table import STEEPEST, UNIGRAM_LOGIT, LawTable
+from flowsim.models.uniform.sums import EACH, SUMS, best_shift, class_sums, newton_shift
+from flowsim.models.uniform.table import STEEPEST, UNIGRAM_LOGIT, LawTable, gather
 
 
 def evaluate(table, theta, memory=None):

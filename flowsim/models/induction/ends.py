@@ -1,16 +1,21 @@
-"""Plateau, saddles and ends of the induction model's plane, found on a lattice and refined."""
+"""Plateau, saddles and ends of the induction model's plane, found on a lattice and refined.
+
+Trajectories have the end of the sign of β with which they fell below the plateau.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from scipy.optimize import brentq
 from torch import Tensor
+
+from flowsim.labels import Label
 
 
 class OfShares(Protocol):
@@ -29,6 +34,9 @@ _SHARES = np.linspace(0, 1, 101)
 _SIZES = np.geomspace(1e-3, STRIP, 160)
 #: Losses closer to the plateau's than this count as equal to it.
 _ROUNDING = 1e-13
+#: Distance of an orbit of torchdiffeq from its end's loss, in parts of the drop to it from
+#: the plateau.
+_NEAR = 0.01
 
 
 @dataclass(frozen=True)
@@ -189,3 +197,26 @@ def _point(share: float, beta: float) -> tuple[Tensor, Tensor]:
 
 def _slope(model: OfShares, share: float, beta: float) -> float:
     return float(model.by_share(*_point(share, beta))[2])
+
+
+def place_ends(model: Any, fell: Tensor, theta: Tensor, loss: Tensor) -> Tensor:
+    """Move rows that fell below the plateau to their ends, in place; which have one, (n,)."""
+    known = torch.zeros_like(fell)
+    for side, end in induction_landscape(model).ends.items():
+        here = fell & (theta[:, 1].sign() == side)
+        theta[here] = torch.tensor([end.alpha, end.beta], dtype=theta.dtype)
+        loss[here] = end.loss
+        known |= here
+    return known
+
+
+def settled_sides(model: Any, theta: Tensor) -> Tensor:
+    """Labels of rows (n, 2) whose loss has come close to that of their side's end, int8 (n,)."""
+    landscape, loss = induction_landscape(model), model.loss(theta)
+    label = torch.full_like(loss, Label.UNRESOLVED, dtype=torch.int8)
+    for side, end in landscape.ends.items():
+        near = loss - end.loss <= _NEAR * (landscape.plateau - end.loss)
+        best = side == landscape.best
+        kind = Label.GLOBAL_MINIMUM if best else Label.LOCAL_MINIMUM
+        label[near & (theta[:, 1].sign() == side)] = kind
+    return label

@@ -15,10 +15,9 @@ from flowsim.errors import InputError
 from flowsim.flow.rows.engine import SwitchingSolver
 from flowsim.interface import EndLosses, RecordedModel, accepts_theta
 from flowsim.labels import Label
-from flowsim.models.autograd import Gradient, Hessian, Loss
-from flowsim.models.induction.ends import induction_landscape
+from flowsim.models import autograd
+from flowsim.models.induction.ends import induction_landscape, settled_sides
 from flowsim.models.induction.field import Terms, induction_fields
-from flowsim.models.induction.labels import settled_sides
 from flowsim.models.induction.plane import InductionPlane
 from flowsim.models.induction.rows import rows_of
 
@@ -136,17 +135,7 @@ class InductionModel(RecordedModel):
         """The loss of the in-context unigram, that of every point with β = 0."""
         return float(self.loss(torch.zeros(2, dtype=torch.float64)))
 
-    def loss(self, theta: Tensor) -> Tensor:
-        """Exact expected next-symbol cross-entropy in nats, shape (...)."""
-        return Loss.apply(self, theta)
-
-    def gradient(self, theta: Tensor) -> Tensor:
-        """∇L, shape of θ."""
-        return Gradient.apply(self, theta)
-
-    def hessian(self, theta: Tensor) -> Tensor:
-        """∂²L, shape (..., 2, 2)."""
-        return Hessian.apply(self, theta)
+    loss, gradient, hessian = autograd.loss, autograd.gradient, autograd.hessian
 
     def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
         """One quantity at all points, by the compiled formula."""

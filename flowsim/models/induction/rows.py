@@ -14,13 +14,12 @@ import numpy as np
 from flowsim.compiled import compiled
 from flowsim.flow.return_codes import BELOW_PLATEAU, GOING
 from flowsim.interface import CompiledModel
-from flowsim.models.induction.ends import STRIP
+from flowsim.models.induction.ends import STRIP, place_ends
 from flowsim.models.induction.field import (
     induction_curvatures,
     induction_loss,
     induction_slopes,
 )
-from flowsim.models.induction.labels import place_ends
 
 #: Below the plateau by this: losses are right to 1e-15.
 _BELOW = 1e-12

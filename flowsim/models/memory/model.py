@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -14,10 +16,9 @@ from torch import Tensor
 from flowsim.chains.hidden import HiddenMarkovProcess
 from flowsim.errors import InputError, require_integer
 from flowsim.flow.any_loss import RosenbrockSolver
-from flowsim.interface import RecordedModel, SolverDefaults
-from flowsim.models.autograd import Gradient, Hessian, Loss
-from flowsim.models.memory.plane import MemoryPlane
-from flowsim.models.memory.process import hidden_symmetric, pasts
+from flowsim.interface import Model, Plane, RecordedModel, SolverDefaults
+from flowsim.markov import SymmetricChain
+from flowsim.models import autograd
 from flowsim.models.memory.word_sums import QUANTITIES, sum_words
 from flowsim.models.states import HIDDEN_PER_STATE
 
@@ -26,6 +27,24 @@ DECAYS: dict[str, Callable[[Tensor], Tensor]] = {
     "signed": torch.tanh,
     "positive": torch.sigmoid,
 }
+
+#: e, and w where own units read on (p + q > 1) and where they do not, outside the unigram's trap.
+EMBEDDING, ABOVE, BELOW = 0.6, -1.2, 0.5
+#: The most words that begin with 0 and are enumerated: N ≤ 18 of two symbols, 12 of three.
+MAX_WORDS = 3**11
+
+
+class MemoryPlane(Plane):
+    """(α, v), e and w fixed by default where the unigram does not trap: v keeps its sign."""
+
+    x, y = "alpha", "v"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self.window = {"alpha": (-2.0, 2.0), "v": (-1.5, 1.5)}
+        eigenvalue: float = model.eigenvalue  # type: ignore[attr-defined]
+        fixed = {"e": EMBEDDING, "w": ABOVE if eigenvalue < 0 else BELOW}
+        self.defaults = replace(self.defaults, fixed=fixed)
 
 
 class MemoryModel(RecordedModel):
@@ -140,17 +159,7 @@ class MemoryModel(RecordedModel):
         """The solver for any loss, each of whose starts takes four times as long as elsewhere."""
         return RosenbrockSolver(self, SolverDefaults(cost=4e-3, count_kinks=self.states > 2))
 
-    def loss(self, theta: Tensor) -> Tensor:
-        """Exact expected next-symbol cross-entropy in nats, shape (...)."""
-        return Loss.apply(self, theta)
-
-    def gradient(self, theta: Tensor) -> Tensor:
-        """∇L, shape of θ."""
-        return Gradient.apply(self, theta)
-
-    def hessian(self, theta: Tensor) -> Tensor:
-        """∂²L, shape (..., 4, 4)."""
-        return Hessian.apply(self, theta)
+    loss, gradient, hessian = autograd.loss, autograd.gradient, autograd.hessian
 
     def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
         """One quantity at all points, by the compiled sum over words."""
@@ -167,3 +176,41 @@ class MemoryModel(RecordedModel):
         """C with L = log S − C e² + O(e⁴), (...): the unigram traps where C < 0."""
         at_zero = theta * theta.new_tensor([0.0, 1.0, 1.0, 1.0])
         return -self.hessian(at_zero)[..., 0, 0] / 2
+
+
+@lru_cache(maxsize=32)
+def hidden_symmetric(states: int, p: float, flip: float) -> HiddenMarkovProcess:
+    """S hidden states left with chance p, each with a symbol of its own and another one by ε.
+
+    Flips with p = q are S = 2, and Mess3(x, a) is S = 3 with p = 2x, ε = 1 − a.
+    """
+    chain = SymmetricChain(states, p)
+    if isinstance(flip, bool) or not isinstance(flip, (int, float)) or not 0 <= flip < 1:
+        raise InputError(f"flip must be a number from 0 up to, but not, 1, not {flip!r}")
+    emission = np.full((states, states), flip / (states - 1))
+    np.fill_diagonal(emission, 1 - flip)
+    return HiddenMarkovProcess.from_emission(chain.kernel, emission)
+
+
+@lru_cache(maxsize=8)
+def pasts(states: int, p: float, flip: float, length: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """For n = 1 … N the words of n symbols that begin with 0, which stand for all by symmetry.
+
+    Chances times S, (S^(n−1),), and laws of the next symbol (S^(n−1), S).
+    """
+    if states ** (length - 1) > MAX_WORDS:
+        raise InputError(
+            f"{length} positions of {states} states make more words than are enumerated, "
+            f"{MAX_WORDS} that begin with one symbol: take a smaller length"
+        )
+    process = hidden_symmetric(states, p, flip)
+    T = process.transitions
+    ahead = (np.array(process.hidden.stationary) @ T[0])[None] * states
+    found = []
+    for n in range(1, length + 1):
+        if n > 1:
+            ahead = np.einsum("ws,xst->wxt", ahead, T).reshape(-1, states)
+        chance = ahead.sum(1)
+        laws = ahead @ T.sum(2).T / np.where(chance > 0, chance, 1)[:, None]
+        found.append((chance, laws))
+    return found

@@ -26,12 +26,12 @@ from flowsim.flow.rows.engine import SwitchingSolver
 from flowsim.inheritance import keeps_formulas_of
 from flowsim.interface import accepts_theta
 from flowsim.labels import Label
-from flowsim.models.autograd import Gradient, Hessian, Loss
+from flowsim.models import autograd
 from flowsim.models.bias import best_shifts
 from flowsim.models.on_chain import OnChain, require_first_order
 from flowsim.models.past_law import check_length
 from flowsim.models.rank_one import rows
-from flowsim.models.rank_one.attention import rows as attention_rows
+from flowsim.models.rank_one.attention import termination as attention_rows
 from flowsim.models.rank_one.attention.field import RELU_WIDTH, WEIGHTS
 from flowsim.models.rank_one.attention.field import constants as attention_constants
 from flowsim.models.rank_one.plane import RankOnePlane
@@ -42,7 +42,6 @@ from flowsim.models.rank_one.values import (
     GRADIENT,
     HESSIAN,
     LOGITS,
-    LOSS,
     STIFFNESS,
     attention_values,
     plain_values,
@@ -110,17 +109,11 @@ class RankOneModel(OnChain):
         rounded = {"relu_width": RELU_WIDTH} if self.attention else {}
         return {**super().attributes(), **rounded}
 
-    def loss(self, theta: Tensor) -> Tensor:
-        """Exact expected next-symbol cross-entropy in nats, shape (...) for θ of shape (..., k)."""
-        return Loss.apply(self, theta)
+    loss, gradient = autograd.loss, autograd.gradient
 
     def excess(self, theta: Tensor) -> Tensor:
         """The loss above the entropy rate, (...), from the logits: right relative to itself."""
         return self.by_rows(theta, "excess")
-
-    def gradient(self, theta: Tensor) -> Tensor:
-        """∇L, shape of ``theta``; the flow is −∇L divided by the metric."""
-        return Gradient.apply(self, theta)
 
     def hessian(self, theta: Tensor) -> Tensor:
         """∂²L shape (..., k, k), without the jumps at ReLU kinks.
@@ -134,7 +127,7 @@ class RankOneModel(OnChain):
             beside = torch.zeros_like(theta)
             beside[..., 1 : self.length + 1] = 1e-100 * side
             theta = theta + torch.where(meet, beside, 0.0)
-        return Hessian.apply(self, theta)
+        return autograd.hessian(self, theta)
 
     def optimal_bias(self, theta: Tensor) -> Tensor:
         """The bias b that minimises the loss at θ, shape (...); the stored bias is ignored."""
@@ -156,13 +149,14 @@ class RankOneModel(OnChain):
 
     def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
         """One quantity at all points, by the compiled formula."""
+        if quantity == "loss":
+            return self.chain.entropy_rate + self.by_rows(theta, "excess")
         rows = np.ascontiguousarray(theta.detach().reshape(-1, theta.shape[-1]).double().cpu())
         k = rows.shape[1]
         if quantity in ("bias", "gap"):
             found = self._of_logits(rows, quantity == "bias")
         else:
-            what, axes = {"loss": (LOSS, 0), "excess": (EXCESS, 0), "gradient": (GRADIENT, 1),
-                          "hessian": (HESSIAN, 2),
+            what, axes = {"excess": (EXCESS, 0), "gradient": (GRADIENT, 1), "hessian": (HESSIAN, 2),
                           "stiffness": (STIFFNESS, 0)}[quantity]  # fmt: skip
             found = self._values(what, rows, k**axes).reshape(len(rows), *[k] * axes)
         return torch.from_numpy(found.reshape(theta.shape[:-1] + found.shape[1:])).to(theta.device)

@@ -97,13 +97,9 @@ class RankOnePoint:
     def from_coordinates(
         cls, theta: Tensor, length: int, attention: bool, tied: bool
     ) -> RankOnePoint:
-        """The point at coordinates (e, ρ …, w₁, w₂[, o, v], b[, c]) of ``RankOneModel``.
+        """The point at coordinates (e, ρ …, w₁, w₂[, o, v], b[, c]) of ``RankOneModel``, (..., k).
 
         Without attention there is one ρ, which all N positions share.
-
-        Args:
-            theta: (..., k).
-            length: N.
         """
         count = length if attention else 1
         rho = theta[..., 1 : 1 + count].expand(*theta.shape[:-1], length)

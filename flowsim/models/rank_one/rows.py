@@ -11,23 +11,39 @@ from flowsim.compiled import compiled
 from flowsim.flow.return_codes import FAR, IF_CHANGED, NEAR, TRAPPED
 from flowsim.interface import CompiledModel
 from flowsim.models.on_chain import beyond_targets, unigram_logit
-from flowsim.models.rank_one import field as of_mode
-from flowsim.models.rank_one import slow_manifold, switching_surfaces
-from flowsim.models.rank_one import termination as ends
 from flowsim.models.rank_one.field import (
     CLOSED,
     LENGTH,
     OPEN,
     SLIDING,
+    excess,
+    jacobian,
+    loss,
     residual_at,
+    velocity,
 )
-from flowsim.models.rank_one.switching_surfaces import UNIT0, UNIT1
+from flowsim.models.rank_one.slow_manifold import (
+    from_step_coordinates,
+    to_slow_manifold,
+    to_step_coordinates,
+    velocity_in_step_coordinates,
+)
+from flowsim.models.rank_one.switching_surfaces import (
+    UNIT0,
+    UNIT1,
+    choose_modes,
+    event_function,
+    is_kinked,
+    missed_crossing,
+    project,
+)
 from flowsim.models.rank_one.termination import (
     AMPLITUDE,
     CENTRE,
     EMBEDDING_BALANCE,
     FEED_FORWARD_BALANCE,
     NARROWEST,
+    check_termination,
     is_below_unigram,
 )
 
@@ -38,21 +54,6 @@ _NO_SPEED = 1e-15
 #: A row that passed a saddle within the root of this many tolerances, or a central one within this
 #: part of its start, is followed again.
 _NARROW, _CENTRAL = 1e3, 1e-2
-
-_field, _jacobian, _check_termination = of_mode.velocity, of_mode.jacobian, ends.check_termination
-_loss, _excess = of_mode.loss, of_mode.excess
-_choose_modes, _missed_crossing, _smallest = (
-    switching_surfaces.choose_modes,
-    switching_surfaces.missed_crossing,
-    switching_surfaces.smallest_margin,
-)
-_project = switching_surfaces.project
-_to_slow_manifold, _to_step_coordinates, _stage, _from_step_coordinates = (
-    slow_manifold.to_slow_manifold,
-    slow_manifold.to_step_coordinates,
-    slow_manifold.velocity_in_step_coordinates,
-    slow_manifold.from_step_coordinates,
-)
 
 
 def constants(model: Any, origin: float = 0.0) -> tuple[np.ndarray, np.ndarray, int]:
@@ -72,39 +73,33 @@ def _embedding_balance(y, length):
 
 
 @compiled(no_cpython_wrapper=True)
-def _kinked(memory):
-    """Return whether w₁ can reach 0."""
-    return memory[FEED_FORWARD_BALANCE] < 0.0
-
-
-@compiled(no_cpython_wrapper=True)
 def _begin(row, at_zero, signs):
     y, memory = row.y, row.memory
     memory[FEED_FORWARD_BALANCE] = y[2] * y[2] - y[3] * y[3]
     memory[EMBEDDING_BALANCE] = _embedding_balance(y, row.reals[LENGTH])
     memory[AMPLITUDE] = sqrt(y[0] * y[0] + y[1] * y[1])
     memory[NARROWEST] = memory[CENTRE] = -1.0
-    _choose_modes(y, row.ints, _kinked(memory), row.reals)
+    choose_modes(y, row.ints, is_kinked(memory), row.reals)
     return 0
 
 
 @compiled(no_cpython_wrapper=True)
 def _velocity(y, reals, ints, memory, out):
-    _field(y, ints, reals, out)
+    velocity(y, ints, reals, out)
     return 0
 
 
 @compiled(no_cpython_wrapper=True)
 def _linearise(row):
-    _field(row.y, row.ints, row.reals, row.velocity)
-    _jacobian(row.y, row.ints, row.reals, row.derivative)
-    _to_slow_manifold(row)
+    velocity(row.y, row.ints, row.reals, row.velocity)
+    jacobian(row.y, row.ints, row.reals, row.derivative)
+    to_slow_manifold(row)
     return 0
 
 
 @compiled(no_cpython_wrapper=True)
 def _loss_of(y, reals, ints, memory):
-    return _loss(y, ints, reals)
+    return loss(y, ints, reals)
 
 
 @compiled(no_cpython_wrapper=True)
@@ -146,9 +141,9 @@ def _conserve(row, time):
     y, memory, length = row.y, row.memory, row.reals[LENGTH]
     size = y[2] * y[2] + y[3] * y[3]
     if size > 0.0 and row.ints[2] == 0:
-        excess = y[2] * y[2] - y[3] * y[3] - memory[FEED_FORWARD_BALANCE]
-        y[2] *= 1.0 - excess / (2.0 * size)
-        y[3] *= 1.0 + excess / (2.0 * size)
+        part = y[2] * y[2] - y[3] * y[3] - memory[FEED_FORWARD_BALANCE]
+        y[2] *= 1.0 - part / (2.0 * size)
+        y[3] *= 1.0 + part / (2.0 * size)
     if len(y) == 6:
         size = y[0] * y[0] + length * y[1] * y[1] + y[5] * y[5]
         if size > 0.0:
@@ -156,18 +151,7 @@ def _conserve(row, time):
             y[0] *= 1.0 - part
             y[1] *= 1.0 - part
             y[5] *= 1.0 + part
-    _project(y, row.ints)
-
-
-@compiled(no_cpython_wrapper=True)
-def _event_function(row, y):
-    return _smallest(y, row.ints, _kinked(row.memory), row.reals, row.margins)
-
-
-@compiled(no_cpython_wrapper=True)
-def _dip_of(row, h):
-    kinked = _kinked(row.memory)
-    return _missed_crossing(row.y, row.velocity, row.new, row.slope, row.ints, kinked, h)
+    project(y, row.ints)
 
 
 @compiled(no_cpython_wrapper=True)
@@ -178,7 +162,7 @@ def _handle_event(row):
     sign is rounding, and so is that of Y.
     """
     y, mode, margins = row.y, row.ints, row.margins
-    _event_function(row, y)
+    event_function(row, y)
     met = 0
     for i in range(1, 6):
         if margins[i] < margins[met]:
@@ -196,10 +180,10 @@ def _handle_event(row):
             y[1] = 0.0 if unit == UNIT0 else -y[0]
         else:
             leaves = mode[1 - unit] != SLIDING
-            _project(y, mode)
+            project(y, mode)
             if leaves and unit == UNIT1 and _is_ridge(row):
                 return _leave_ridge(row)
-    _choose_modes(y, mode, _kinked(row.memory), row.reals)
+    choose_modes(y, mode, is_kinked(row.memory), row.reals)
     if leaves and mode[2] == 0:
         mode[unit] = OPEN if met % 2 == 0 else CLOSED
     return 1 if fresh else 0
@@ -226,7 +210,7 @@ def _leave_ridge(row):
     faster one is taken; a row above is given up.
     """
     y, mode = row.y, row.ints
-    if not is_below_unigram(_excess(y, mode, row.reals), row.reals):
+    if not is_below_unigram(excess(y, mode, row.reals), row.reals):
         return -1
     mode[UNIT1] = OPEN if abs(1.0 + 4.0 * y[2] * y[3]) >= 1.0 else CLOSED
     return 0
@@ -242,40 +226,24 @@ def _saddle_distance(row, out):
     out[0], out[1] = row.memory[NARROWEST], row.memory[CENTRE]
 
 
-@compiled(no_cpython_wrapper=True)
-def _enter_step(row):
-    _to_step_coordinates(row.origin, row.ints, row.slope)
-
-
-@compiled(no_cpython_wrapper=True)
-def _stage_of(row, point, out):
-    _stage(point, row.y, row.ints, row.reals, out)
-    return 0
-
-
-@compiled(no_cpython_wrapper=True)
-def _finish_step(row):
-    _from_step_coordinates(row.new, row.error, row.slope, row.y, row.ints, row.point)
-
-
 HOOKS = {
     "begin": _begin,
     "velocity": _velocity,
     "linearise": _linearise,
     "loss": _loss_of,
-    "check_termination": _check_termination,
+    "check_termination": check_termination,
     "error_ratio": _error_ratio,
     "is_critical": _is_critical,
     "is_terminal": _is_terminal,
     "conserve": _conserve,
-    "event_function": _event_function,
-    "missed_crossing": _dip_of,
+    "event_function": event_function,
+    "missed_crossing": missed_crossing,
     "handle_event": _handle_event,
     "slides": _slides,
     "saddle_distance": _saddle_distance,
-    "to_step_coordinates": _enter_step,
-    "stage_rhs": _stage_of,
-    "from_step_coordinates": _finish_step,
+    "to_step_coordinates": to_step_coordinates,
+    "stage_rhs": velocity_in_step_coordinates,
+    "from_step_coordinates": from_step_coordinates,
 }
 
 

@@ -101,9 +101,10 @@ def to_slow_manifold(row: TrajectoryWorkspace):
 
 
 @compiled(no_cpython_wrapper=True)
-def to_step_coordinates(y, mode, g):
+def to_step_coordinates(row):
     """Replace y_m by f in place."""
-    y[mode[PIVOT]] = logit_and_gradient(y, mode, mode[UNIT], g)
+    y, mode = row.origin, row.ints
+    y[mode[PIVOT]] = logit_and_gradient(y, mode, mode[UNIT], row.slope)
 
 
 @compiled(inline=True, no_cpython_wrapper=True)
@@ -141,11 +142,12 @@ def from_logit(y, start, mode):
         y[5] = (f - y[4]) / (value * slope)
 
 
-@compiled(inline=True, no_cpython_wrapper=True)
-def velocity_in_step_coordinates(y, start, mode, reals, out):
+@compiled(no_cpython_wrapper=True)
+def velocity_in_step_coordinates(row, y, out):
     """Write d(coordinates of a step)/dt to ``out``: f′ in place of y_m′; y gets y_m back from f."""
-    from_logit(y, start, mode)
-    velocity(y, mode, reals, out)
+    mode = row.ints
+    from_logit(y, row.y, mode)
+    velocity(y, mode, row.reals, out)
     x = mode[UNIT]
     value, inner_e, inner_rho = inner(y, mode, x)
     u, du = (y[0], out[0]) if len(y) == 5 else (y[5], out[5])
@@ -156,13 +158,15 @@ def velocity_in_step_coordinates(y, start, mode, reals, out):
     dvalue = inner_e * out[0] + inner_rho * out[1]
     rate = du * value * slope + u * (dvalue * slope + value * dslope) + out[4]
     out[mode[PIVOT]] = rate
+    return 0
 
 
 @compiled(no_cpython_wrapper=True)
-def from_step_coordinates(new, error, slope, start, mode, g):
+def from_step_coordinates(row):
     """A step's result, error and field in the natural coordinates again, in place."""
+    new, error, slope, mode, g = row.new, row.error, row.slope, row.ints, row.point
     m = mode[PIVOT]
-    from_logit(new, start, mode)
+    from_logit(new, row.y, mode)
     logit_and_gradient(new, mode, mode[UNIT], g)
     for i in range(len(new)):
         if i != m:

@@ -23,6 +23,7 @@ from flowsim.models.rank_one.field import (
     residual_at,
 )
 from flowsim.models.rank_one.slow_manifold import PIVOT
+from flowsim.models.rank_one.termination import FEED_FORWARD_BALANCE
 
 #: A row this near to a surface, relative to its size, is on it: the rounding of Y.
 _NEAR = 1e-15
@@ -102,11 +103,15 @@ def _rounding(y, mode):
 
 
 @compiled(no_cpython_wrapper=True)
-def smallest_margin(y, mode, kinked, reals, margins):
-    """Fill ``margins`` (two for each surface) and return the smallest.
+def is_kinked(memory):
+    """Return whether w₁ can reach 0."""
+    return memory[FEED_FORWARD_BALANCE] < 0.0
 
-    ``kinked``: whether w₁ can reach 0.
-    """
+
+@compiled(no_cpython_wrapper=True)
+def event_function(row, y):
+    """Fill the row's margins (two for each surface) at y and return the smallest."""
+    mode, reals, margins = row.ints, row.reals, row.margins
     for i in range(6):
         margins[i] = inf
     for unit in range(2):
@@ -125,7 +130,7 @@ def smallest_margin(y, mode, kinked, reals, margins):
     if mode[2] == 1:
         positive, negative = weight_velocities(y, reals)
         margins[4], margins[5] = -positive, negative
-    elif kinked:
+    elif is_kinked(row.memory):
         margins[4] = mode[3] * y[2] + _NEAR * abs(y[3])
     smallest = margins[0]
     for i in range(1, 6):
@@ -223,18 +228,19 @@ def _agrees(unit_mode, toward_open):
 
 
 @compiled(no_cpython_wrapper=True)
-def missed_crossing(y, velocity, new, slope, mode, kinked, h):
+def missed_crossing(row, h):
     """The fraction of a step at which a distance to a surface is negative and least, else 1.
 
     The step begins and ends inside its mode; between, the distance is taken as the cubic through
     its values and slopes at both ends.
     """
+    y, velocity, new, slope, mode = row.y, row.velocity, row.new, row.slope, row.ints
     fraction = 1.0
     if mode[2] == 1:
         return fraction
     for surface in range(3):
         if surface == WEIGHT:
-            if not kinked:
+            if not is_kinked(row.memory):
                 continue
             side = mode[3]
             before, after = y[2], new[2]

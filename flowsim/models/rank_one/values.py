@@ -1,4 +1,4 @@
-"""Loss, gradient, Hessian, stiffness and logits of the rank-one model at many points (compiled).
+"""Excess loss and its derivatives, stiffness and logits of the rank-one model (compiled).
 
 The formulas are those by which rows are followed: without attention inside a mode, with attention
 with the ReLU itself, its width being 0.
@@ -14,20 +14,19 @@ from flowsim.compiled import compiled
 from flowsim.models.rank_one import field as plain
 from flowsim.models.rank_one import slow_manifold
 from flowsim.models.rank_one.attention import field as attention
-from flowsim.models.rank_one.attention import jacobian as of_attention
 from flowsim.models.rank_one.attention.field import FIRST, WEIGHTS
 from flowsim.models.rank_one.field import CLOSED, OPEN, PI0, TARGET0
 
 #: Modes of the computation.
-LOSS, EXCESS, GRADIENT, HESSIAN, STIFFNESS, LOGITS = range(6)
+EXCESS, GRADIENT, HESSIAN, STIFFNESS, LOGITS = range(5)
 
 _velocity, _jacobian, _probability = plain.velocity, plain.jacobian, plain.probability
-_loss, _excess = plain.loss, plain.excess
+_excess = plain.excess
 _logit = slow_manifold.logit_and_gradient
 _LENGTH, _UNTIED = attention.LENGTH, attention.UNTIED
 _evaluate, _far_velocity = attention.evaluate, attention.velocity
-_far_loss, _far_excess = attention.loss, attention.excess
-_far_jacobian = of_attention.linearise
+_far_excess = attention.excess
+_far_jacobian = attention.linearise
 
 
 @compiled(nrt=True)
@@ -39,9 +38,7 @@ def plain_values(what, theta, metric, reals, found):
         y = theta[i]
         mode[0] = OPEN if y[2] * y[1] > 0.0 else CLOSED
         mode[1] = OPEN if y[2] * (y[0] + y[1]) > 0.0 else CLOSED
-        if what == LOSS:
-            found[i, 0] = _loss(y, mode, reals)
-        elif what == EXCESS:
+        if what == EXCESS:
             found[i, 0] = _excess(y, mode, reals)
         elif what == GRADIENT:
             _velocity(y, mode, reals, rate)
@@ -79,9 +76,7 @@ def attention_values(what, theta, metric, reals, ints, workspace, found):
     for i in range(len(theta)):
         y = theta[i]
         found[i] = math.nan
-        if what == LOSS:
-            found[i, 0] = _far_loss(y, reals, ints, memory)
-        elif what == EXCESS:
+        if what == EXCESS:
             found[i, 0] = _far_excess(y, reals, ints, memory)
         elif what == GRADIENT:
             if _far_velocity(y, reals, ints, memory, rate) == 0:

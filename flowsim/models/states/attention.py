@@ -15,8 +15,7 @@ from flowsim.markov import SymmetricChain
 from flowsim.models.on_chain import OnChain
 from flowsim.models.states import HIDDEN_PER_STATE
 from flowsim.models.states.distribution import ShareLaw, share_law
-from flowsim.models.states.plane import StatesModel
-from flowsim.models.states.planes import StatesPlane
+from flowsim.models.states.plane import StatesModel, StatesPlane
 
 #: Numbers of an array of logits, at most.
 _CHUNK = 4_000_000

@@ -43,15 +43,9 @@ def share_law(chain: SymmetricChain, length: int) -> ShareLaw:
     """The law for n = 1 … N of a stationary symmetric chain, by recursion in n.
 
     From own count k_0 and other counts k: with 1 − p to k_0 + 1; with p/(S − 1) to each other
-    state, whose count, one more, becomes the own one. All terms are positive.
-
-    Args:
-        chain: the data, S states.
-        length: N ≥ 1.
-
-    Raises:
-        InputError: N is not an integer of at least 1, or there are more than 50 000 classes.
-        Source: own derivation, docs/derivations/20.md.
+    state, whose count, one more, becomes the own one. All terms are positive. InputError for
+    another N than an integer of at least 1, or more than 50 000 classes. Source:
+    docs/derivations/20.md.
     """
     try:
         length = operator.index(length)

@@ -14,12 +14,41 @@ from torch.nn.functional import logsigmoid
 from flowsim.errors import require_integer
 from flowsim.interface import Integral, LogitGapSystem
 from flowsim.markov import SymmetricChain
-from flowsim.models.canonical.basins import SADDLE_ENERGY, energy, reaches_global_minimum
+from flowsim.models.canonical.basins import (
+    SADDLE_ENERGY,
+    energy,
+    minima_curve,
+    reaches_global_minimum,
+    separatrix,
+)
 from flowsim.models.gap_family.base import GapModel
 from flowsim.models.gap_family.loss import relative_entropy
-from flowsim.models.on_chain import canonical_integral
+from flowsim.models.on_chain import ChainPlane, OnChain, canonical_integral
 from flowsim.models.states import HIDDEN_PER_STATE
-from flowsim.models.states.planes import StatesPlane
+
+
+class StatesPlane(ChainPlane):
+    """(w, e); E = per_e e and W = per_w w are canonical, with ``gap_factor`` times the gap.
+
+    With attention no separatrix is known, and the minima only where v, which is held, is 0.
+    """
+
+    model: Any
+
+    def __init__(self, model: OnChain, per_e: float, per_w: float, gap_factor: float) -> None:
+        super().__init__(model)
+        self.per_e, self.per_w, self.gap_factor = per_e, per_w, gap_factor
+
+    def separatrix(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
+        if self.model.attention:
+            return super().separatrix(x, fixed)
+        return separatrix(self.model.chain, self.per_w * x) / self.per_e
+
+    def minima(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
+        if fixed.get("v"):
+            return torch.full_like(x, torch.nan)
+        found = minima_curve(self.model.chain, self.per_w * x)
+        return found / (self.per_e * math.sqrt(self.gap_factor))
 
 
 class StatesModel(GapModel):

@@ -5,7 +5,12 @@ m_n = (1/n) Σ_{i≤n} (x_i − ½) alone, with s = x − ½ + a·m:
 
     logit = e²[s + 4w|w| ReLU(s)] + b,      L = (1/N) Σ_n E cross-entropy.
 
-The expectation is a finite sum over the law of (x_n, m_n); nothing is sampled.
+The expectation is a finite sum over the law of (x_n, m_n); nothing is sampled. With
+ω = weight (σ(f) − t), f the logit,
+
+    ∂L/∂e = 2e Σ ω [s + 4w|w| ReLU(s)],        ∂L/∂w = 8|w|e² Σ ω ReLU(s),
+    ∂L/∂a = e² Σ ω m [1 + 4w|w| 1{s>0}] and, for a dynamic bias, ∂L/∂b = Σ ω.
+
 Source: LG (canonical parameters); the exact law is own derivation.
 """
 
@@ -21,7 +26,7 @@ from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.flow.rows.engine import SwitchingSolver
 from flowsim.interface import accepts_theta
-from flowsim.models.autograd import Gradient, Hessian, Loss
+from flowsim.models import autograd
 from flowsim.models.on_chain import AttentionPlane, OnChain, require_first_order
 from flowsim.models.past_law import check_length, running_mean_law
 from flowsim.models.uniform.table import LawTable, law_table
@@ -85,21 +90,11 @@ class AttentionModel(OnChain):
     def options(self) -> dict[str, Any]:
         return {"length": self.length, "bias": "dynamic" if self.dynamic_bias else "optimal"}
 
-    def loss(self, theta: Tensor) -> Tensor:
-        """Exact expected next-symbol cross-entropy in nats, shape (...) for θ of shape (..., k)."""
-        return Loss.apply(self, theta)
+    loss, gradient, hessian = autograd.loss, autograd.gradient, autograd.hessian
 
     def excess(self, theta: Tensor) -> Tensor:
         """The loss above the entropy rate, (...), from the logits: right relative to itself."""
         return self.by_rows(theta, "excess")
-
-    def gradient(self, theta: Tensor) -> Tensor:
-        """∇L, shape of ``theta``. With ω = weight (σ(f) − t), f the logit,
-
-        ∂L/∂e = 2e Σ ω [s + 4w|w| ReLU(s)], ∂L/∂w = 8|w|e² Σ ω ReLU(s),
-        ∂L/∂a = e² Σ ω m [1 + 4w|w| 1{s>0}] and, for a dynamic bias, ∂L/∂b = Σ ω.
-        """
-        return Gradient.apply(self, theta)
 
     def optimal_bias(self, theta: Tensor) -> Tensor:
         """The bias b that minimises the loss at θ, shape (...); a stored bias is ignored.
@@ -109,10 +104,6 @@ class AttentionModel(OnChain):
         derivative.
         """
         return self.by_rows(theta, "bias")
-
-    def hessian(self, theta: Tensor) -> Tensor:
-        """∂²L by automatic differentiation, shape (..., k, k), without the jumps at ReLU kinks."""
-        return Hessian.apply(self, theta)
 
     def plane_covariance(self, w: Tensor, a: Tensor) -> Tensor:
         """C(w, a) = (1/N) Σ_n Cov(x_n, s_n + 4w|w| ReLU(s_n)), broadcast shape of w and a.
@@ -151,6 +142,8 @@ class AttentionModel(OnChain):
 
     def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
         """One quantity at all points, by the compiled formula."""
+        if quantity == "loss":
+            return self.chain.entropy_rate + self.by_rows(theta, "excess")
         what, axes = QUANTITIES[quantity]
         rows = theta.detach().reshape(-1, theta.shape[-1]).double().cpu().numpy()
         k, table = rows.shape[1], self._table()

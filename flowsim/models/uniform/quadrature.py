@@ -181,20 +181,14 @@ def sigmoid_means(distribution: Atoms, kappa: float, c: np.ndarray) -> np.ndarra
 def lanczos(
     m: np.ndarray, weight: np.ndarray, order: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Recurrence coefficients of the polynomials orthogonal to discrete measures.
+    """Recurrence coefficients of the polynomials orthogonal to discrete measures (measures,
+    points).
 
-    Lanczos' method with full reorthogonalisation, twice; a measure of fewer than ``order`` points
-    ends with coefficients zero. Points of weight zero do not count.
-
-    Args:
-        m, weight: shape (measures, points), at least one positive weight in each row.
-        order: number K of Gauss nodes.
-
-    Returns:
-        diagonal (measures, K) and off-diagonal (measures, K − 1) of the Jacobi matrix of
-        (m − centre)/scale, then centre, scale and the total weight, each (measures,). The Gauss
-        nodes are centre + scale · eigenvalues, the weights total · (first components)².
-        Source: Golub and Welsch (1969); Gragg and Harrod (1984).
+    Lanczos' method with full reorthogonalisation, twice; a measure of fewer than K = ``order``
+    points ends with coefficients zero. Diagonal (measures, K) and off-diagonal (measures, K − 1) of
+    the Jacobi matrix of (m − centre)/scale, then centre, scale and the total weight. The Gauss
+    nodes are centre + scale · eigenvalues, the weights total · (first components)². Source: Golub
+    and Welsch (1969); Gragg and Harrod (1984).
     """
     total = weight.sum(axis=1)
     centre = (weight * m).sum(axis=1) / total

@@ -10,6 +10,16 @@ optimal bias,
 
 Derivatives follow from ∂ω = v ∂f, f = b + e²(c + k m), with ∂b = −Σ v ∂f / Σ v where the bias is
 minimised out. Source: own derivation.
+
+The field has *corners*, values of a at which ReLUs of many pasts switch at once. Uniform attention
+adds s = x − ½ + a m with m = k/n − ½, k of the n symbols so far being ones, the current one x among
+them. So ReLU(s) has its kink for pasts of n symbols at
+
+    a = n/j,   j = −n, −n + 2, …, n − 2 without 0,
+
+whatever the other coordinates; at n = 1 it is a = −1, which linear attention has too. There ∂L/∂a
+jumps, and nothing else does, since s = 0. Between two corners the field is smooth, and it goes on
+smoothly past both if the ReLUs stay open or shut. Source: docs/derivations/06.md.
 """
 
 from __future__ import annotations
@@ -18,35 +28,67 @@ import math
 
 from flowsim.compiled import compiled
 from flowsim.flow.rows.vectors import lowest_between
-from flowsim.models.uniform import ranges
-from flowsim.models.uniform.corners import (
-    HIGH,
-    LOW,
-    MOST,
-    ORDER,
-    ROOM,
-    SLIDES,
-    WIDTH,
-    enclose,
-    inside,
-    nearest,
-)
-from flowsim.models.uniform.ranges import gather
-from flowsim.models.uniform.shift import newton_shift
-from flowsim.models.uniform.sums import EACH, SUMS, class_sums, excess_of_ranges
-from flowsim.models.uniform.table import DYNAMIC, ENTROPY_RATE, LENGTH
+from flowsim.models.uniform.sums import EACH, SUMS, class_sums, excess_of_ranges, newton_shift
+from flowsim.models.uniform.table import DYNAMIC, ENTROPY_RATE, LENGTH, gather
+from flowsim.models.uniform.table import MEMORY as RANGES
 
+#: Corners of pasts of up to this many symbols are met one by one; those of longer pasts weigh
+#: less, and steps across them are as short as the error demands.
+MOST = 8
+#: The last places in a row's memory: the largest n whose corners count (0: none), the corners
+#: beside the row, and whether it slides along a = LOW or HIGH.
+ORDER, LOW, HIGH, SLIDES, ROOM = -4, -3, -2, -1, 4
+#: Relative distance from a corner within which a is on it.
+WIDTH = 1e-12
 #: Places in a row's memory: whether e is 0 for ever and the sign of w (both set before the row
 #: begins), whether a shift is known,
 #: β at the last evaluation, where that was, ∂β/∂y there, where the step begins, and the excess loss
 #: far out on the way to infinity.
-SIGN, KNOWN, SHIFT, PLACE, SLOPE, ORIGIN = 1, 2, 3, 4, 8, ranges.MEMORY
-HELD, LIMIT, MEMORY = ranges.MEMORY + 4, ranges.MEMORY + 5, ranges.MEMORY + 6 + ROOM
+SIGN, KNOWN, SHIFT, PLACE, SLOPE, ORIGIN = 1, 2, 3, 4, 8, RANGES
+HELD, LIMIT, MEMORY = RANGES + 4, RANGES + 5, RANGES + 6 + ROOM
 #: An evaluation further than this from where the step begins, in log|e| and log|w|, or relative in
 #: a and b, belongs to a step that will be rejected anyway, and steep logits are expensive.
 _FAR = 3.0
 #: log|w| below which w no longer enters the logits.
 _NO_W = -25.0
+
+
+@compiled(no_cpython_wrapper=True)
+def enclose(a, side, memory):
+    """Write the corners beside a; a corner itself lies below (``side`` > 0) or above (< 0)."""
+    low, high = -math.inf, math.inf
+    for n in range(1, int(memory[ORDER]) + 1):
+        for j in range(-n, n - 1, 2):
+            corner = n / j if j != 0 else math.inf
+            if corner < a or (corner == a and side > 0):
+                low = max(low, corner)
+            else:
+                high = min(high, corner)
+    memory[LOW], memory[HIGH] = low, high
+
+
+@compiled(no_cpython_wrapper=True)
+def nearest(a, memory):
+    """The corner that a is on or beyond, to rounding; infinite without one."""
+    low, high = memory[LOW], memory[HIGH]
+    if low > -math.inf and a <= low + WIDTH * abs(low):
+        return low
+    if high < math.inf and a >= high - WIDTH * abs(high):
+        return high
+    return math.inf
+
+
+@compiled(no_cpython_wrapper=True)
+def inside(a, memory):
+    """The a by which ReLUs are open: that between the corners which is next to a."""
+    if memory[ORDER] == 0.0:
+        return a
+    low, high = memory[LOW], memory[HIGH]
+    if low > -math.inf:
+        a = max(a, low + WIDTH * abs(low))
+    if high < math.inf:
+        a = min(a, high - WIDTH * abs(high))
+    return a
 
 
 @compiled(no_cpython_wrapper=True)

@@ -10,8 +10,17 @@ from flowsim.compiled import compiled
 from flowsim.flow.return_codes import DRIFTS, GOING, MINIMA, REST, TRAPPED
 from flowsim.flow.rows.vectors import copy
 from flowsim.interface import CompiledModel
-from flowsim.models.uniform.corners import SLIDES
-from flowsim.models.uniform.rows import HOOKS, KNOWN, LIMIT, MEMORY, ORIGIN, excess, expand, loss
+from flowsim.models.uniform.rows import (
+    HOOKS,
+    KNOWN,
+    LIMIT,
+    MEMORY,
+    ORIGIN,
+    SLIDES,
+    excess,
+    expand,
+    loss,
+)
 from flowsim.models.uniform.table import (
     DYNAMIC,
     ENTROPY_RATE,

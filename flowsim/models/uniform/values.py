@@ -1,4 +1,4 @@
-"""Loss, gradient, Hessian and optimal bias of uniform attention at many points (compiled).
+"""Excess loss, gradient, Hessian and optimal bias of uniform attention at many points (compiled).
 
 With y = (log|e|, log|w|, a[, b]) and the field ẏ of ``rows``, whose first two rates lack the
 factors 1/e² and 1/w² that a division would bring in,
@@ -16,15 +16,13 @@ import numpy as np
 
 from flowsim.compiled import compiled
 from flowsim.models.bias import mean_logit
-from flowsim.models.uniform.ranges import gather
 from flowsim.models.uniform.rows import MEMORY, SIGN, assemble
-from flowsim.models.uniform.shift import newton_shift
-from flowsim.models.uniform.sums import class_sums, excess_of_ranges, loss_of_ranges
-from flowsim.models.uniform.table import DYNAMIC, PI0, PI1, UNIGRAM_LOGIT
+from flowsim.models.uniform.sums import class_sums, excess_of_ranges, newton_shift
+from flowsim.models.uniform.table import DYNAMIC, PI0, PI1, UNIGRAM_LOGIT, gather
 
 #: Names of the results, and the number of their axes of length k.
-LOSS, EXCESS, BIAS, COVARIANCE, GRADIENT, HESSIAN = range(6)
-QUANTITIES = {"loss": (LOSS, 0), "excess": (EXCESS, 0), "bias": (BIAS, 0),
+EXCESS, BIAS, COVARIANCE, GRADIENT, HESSIAN = range(5)
+QUANTITIES = {"excess": (EXCESS, 0), "bias": (BIAS, 0),
               "covariance": (COVARIANCE, 0), "gradient": (GRADIENT, 1),
               "hessian": (HESSIAN, 2)}  # fmt: skip
 
@@ -63,8 +61,6 @@ def values_of(what, theta, reals, ints, found):
             found[i, 0] = shift + reals[UNIGRAM_LOGIT] + square / 2
         elif what == EXCESS:
             found[i, 0] = excess_of_ranges(square, gamma, a, shift, reals, memory)
-        elif what == LOSS:
-            found[i, 0] = loss_of_ranges(square, gamma, a, shift, reals, memory)
         else:
             memory[SIGN] = 1.0 if w > 0.0 else -1.0 if w < 0.0 else 0.0
             class_sums(square, gamma, a, shift, reals, memory)

@@ -1,4 +1,4 @@
-"""When a rank-one row with attention has come to its end, also where that is at infinity.
+"""When a rank-one row with attention has come to its end, also at infinity, and all its hooks.
 
 Many orbits creep: the loss falls like a power of time along a valley that leads to infinity (with
 e → 0 and |o v| → ∞, attention counts the past; with positions that have shut their units, |w| → ∞).
@@ -12,9 +12,15 @@ nothing grows by more than a small power of time. Source: own derivation.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
 
 from flowsim.compiled import compiled
 from flowsim.flow.return_codes import DRIFTS, GOING, MINIMA, REST, STUCK, TRAPPED
+from flowsim.interface import CompiledModel
+from flowsim.models.on_chain import unigram_logit
 from flowsim.models.rank_one.attention.field import (
     ENTROPY_RATE,
     INFORMATION,
@@ -22,10 +28,13 @@ from flowsim.models.rank_one.attention.field import (
     LENGTH,
     ORIGIN,
     UNTIED,
+    constants,
     excess,
+    linearise,
     loss,
+    velocity,
 )
-from flowsim.models.rank_one.attention.jacobian import linearise
+from flowsim.models.rank_one.rows import counted_from
 
 #: Places in a row's memory: w₁² − w₂² and o² − v² at its start, the time, the last mark, the last
 #: extrapolation of the excess loss, steps since headway was last checked, the time and the excess
@@ -58,19 +67,22 @@ _PLANE = 0.9
 
 
 @compiled
-def begin(y, ints, memory):
+def begin(row, at_zero, signs):
     """Note what the flow conserves."""
-    n = ints[LENGTH]
+    y, memory, n = row.y, row.memory, row.ints[LENGTH]
     memory[BALANCE] = y[n + 1] * y[n + 1] - y[n + 2] * y[n + 2]
     memory[BALANCE + 1] = y[n + 3] * y[n + 3] - y[n + 4] * y[n + 4]
     memory[TIME], memory[MARK], memory[LIMIT] = 0.0, -1.0, math.inf
+    return 0
 
 
 @compiled
-def conserve(y, ints, memory):
+def conserve(row, time):
     """Put y back on its conserved quantities, to first order; far below the step's error."""
+    y, memory = row.y, row.memory
+    memory[TIME] = time
     for pair in range(2):
-        i = ints[LENGTH] + 1 + 2 * pair
+        i = row.ints[LENGTH] + 1 + 2 * pair
         size = y[i] * y[i] + y[i + 1] * y[i + 1]
         if size > 0.0:
             part = (y[i] * y[i] - y[i + 1] * y[i + 1] - memory[BALANCE + pair]) / (2.0 * size)
@@ -81,10 +93,10 @@ def conserve(y, ints, memory):
 @compiled
 def check_termination(row):
     """GOING, or the rule that ends the row."""
-    y, velocity, jacobian, work = row.y, row.velocity, row.derivative, row.work
+    y, jacobian, work = row.y, row.derivative, row.work
     reals, ints, memory = row.reals, row.ints, row.memory
     information, speed = reals[INFORMATION], 0.0
-    for value in velocity:
+    for value in row.velocity:
         speed = max(speed, abs(value))
     if speed <= _STATIONARY and _is_least(excess(y, reals, ints, memory), reals):
         return MINIMA
@@ -164,9 +176,9 @@ def _at_rest(y, jacobian, reals, ints, memory, work):
 @compiled(no_cpython_wrapper=True, nrt=True)
 def _plane_attracts(y, jacobian, growth, reals, ints, memory, work):
     """Return whether the plane e = 0 attracts at the point of it below y with the optimal bias."""
-    point, velocity = y.copy(), work[0, 0]
+    point = y.copy()
     point[0], point[ints[LENGTH] + 5] = 0.0, reals[ORIGIN]
-    if linearise(point, reals, ints, memory, velocity, work[1]) != 0:
+    if linearise(point, reals, ints, memory, work[0, 0], work[1]) != 0:
         return False
     return attracts(point, work[1], growth, ints, work[0])
 
@@ -206,3 +218,38 @@ def attracts(y, jacobian, growth, ints, work):
             else:
                 return False
     return True
+
+
+@compiled(no_cpython_wrapper=True)
+def _linearise(row):
+    return linearise(row.y, row.reals, row.ints, row.memory, row.velocity, row.derivative)
+
+
+HOOKS = {
+    "begin": begin,
+    "velocity": velocity,
+    "linearise": _linearise,
+    "loss": loss,
+    "check_termination": check_termination,
+    "end_loss": end_loss,
+    "conserve": conserve,
+}
+
+
+@lru_cache(maxsize=8)
+def _constants(model: Any) -> tuple[np.ndarray, np.ndarray, int]:
+    return constants(model.chain, model.length, model.tied, origin=unigram_logit(model.chain))
+
+
+def rows_of(model: Any) -> CompiledModel:
+    """Compiled functions and constants of the model."""
+    return CompiledModel(
+        "rank_one_attention",
+        HOOKS,
+        lambda: _constants(model),
+        origin=counted_from(model, unigram_logit(model.chain)),
+        max_steps=30_000,
+        at_once=32,
+        cost=4e-3,
+        count_kinks=True,
+    )
