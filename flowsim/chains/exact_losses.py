@@ -97,12 +97,8 @@ def prior_losses(
 class CountClasses:
     """All sequences of n symbols in classes of one prediction, the weights of sum one.
 
-    Attributes:
-        states, order: S and m.
-        start: the first m symbols, shape (A,).
-        counts: n_cb of order m, shape (A, S^m, S).
-        context: the last m symbols.
-        weight: the probability of all sequences of the class.
+    A class has its first and its last m symbols, ``start`` and ``context`` (A,), the counts n_cb of
+    order m, (A, S^m, S), and the probability of all its sequences.
     """
 
     states: int

@@ -325,7 +325,8 @@ class HiddenMarkovProcess:
             raise InputError(
                 "the linear filter is known of two hidden states that emit two symbols"
             )
-        (zero, one), eigenvalue = self.hidden.stationary, 1 - self._leaving()
+        (zero, one), kernel = self.hidden.stationary, self.hidden.kernel
+        eigenvalue = 1 - float(kernel[0, 1] + kernel[1, 0])
         mean = self.stationary[1]
         signal = (self.emission[1, 1] - self.emission[0, 1]) ** 2 * zero * one
         noise, moved = mean * (1 - mean) - signal, signal * (1 - eigenvalue**2)
@@ -337,11 +338,6 @@ class HiddenMarkovProcess:
         one_only = (signal * eigenvalue / total) ** 2
         found = ratio, one_only, 1 - (error + noise) / total
         return LinearFilter(*map(float, found))
-
-    def _leaving(self) -> float:
-        """p + q of two hidden states."""
-        kernel = self.hidden.kernel
-        return float(kernel[0, 1] + kernel[1, 0])
 
 
 def hidden_baselines(process: HiddenMarkovProcess, length: int) -> dict[str, float]:

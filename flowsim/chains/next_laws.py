@@ -15,29 +15,16 @@ _MOST_COUNTS = 2**24
 
 
 def bayes_laws(prior: Prior, tokens: Tensor) -> Tensor:
-    """Bayes's law of the next symbol at every position; uniform before k symbols are known.
+    """Bayes's law of the next symbol at every position of tokens (B, N), shape (B, N, S).
 
-    Args:
-        prior: of order k on S states.
-        tokens: integers in [0, S), shape (B, N).
-
-    Returns:
-        (B, N, S), float64, on the tokens' device.
-
-    Raises:
-        InputError: a prior without a known Bayes predictor.
+    Uniform before k symbols are known.
     """
     size = max(1, _MOST_COUNTS // prior.states ** (prior.order + 1))
     return torch.cat([_bayes_laws(prior, part) for part in tokens.split(size)])
 
 
 def kernel_laws(kernels: Tensor, tokens: Tensor) -> Tensor:
-    """The same of an oracle that knows the kernel of each sequence.
-
-    Args:
-        kernels: (B, S^k, S), rows as in ``OrderChain``.
-        tokens: integers in [0, S), shape (B, N).
-    """
+    """The same of an oracle that knows the kernel of each sequence, (B, S^k, S)."""
     contexts, states = kernels.shape[1:]
     every = torch.arange(len(tokens), device=tokens.device)
     return _along(tokens, states, order_of(contexts, states),

@@ -191,7 +191,8 @@ class FinitePrior(Prior):
     """
 
     def __init__(self, kernels: Sequence[Any], weights: Sequence[float] | None = None) -> None:
-        chains = [k if isinstance(k, OrderChain) else OrderChain(_kernel_of(k)) for k in kernels]
+        rows = (k.kernel if isinstance(k, (OrderChain, MarkovChain)) else k for k in kernels)
+        chains = [OrderChain(k) for k in rows]
         if len({(chain.states, chain.order) for chain in chains}) != 1:
             raise InputError("a finite prior needs at least one kernel, all of one order and shape")
         self.states, self.order = chains[0].states, chains[0].order
@@ -285,10 +286,6 @@ class MixturePrior(Prior):
     def _log_weights(self, counts: Tensor) -> Tensor:
         found = torch.stack([part.log_evidence(counts) for part in self.parts], dim=-1)
         return found + self.weights.log().to(counts.device)
-
-
-def _kernel_of(kernel: Any) -> Any:
-    return kernel.kernel if isinstance(kernel, MarkovChain) else kernel
 
 
 def _probabilities(weights: Sequence[float] | None, count: int) -> Tensor:

@@ -45,13 +45,10 @@ _SHORTER = 40
 
 @dataclass(frozen=True)
 class Span:
-    """An affine space of weights.
+    """An affine space of weights: orthonormal directions (P, k), and its point orthogonal to them,
+    (P,).
 
-    Attributes:
-        basis: orthonormal directions, (P, k).
-        origin: its point that is orthogonal to them, (P,).
-        sizes: (dimensions so far, size of the largest new direction, the same in parts of what
-            rounding makes), round by round, the size in parts of the gradient.
+    ``sizes`` are those of ``Exactness``.
     """
 
     basis: Tensor
@@ -147,12 +144,7 @@ def residual_outside(network: Network, basis: Tensor, at: Tensor) -> Tensor:
 
 
 def grow(network: Network, most: int, seed: int = 0) -> Span:
-    """The span of a network's start.
-
-    Raises:
-        InputError: it has more than ``most`` dimensions; rounding hides how many it has; or
-            gradients are not finite.
-    """
+    """The span of a network's start; InputError if it has more than ``most`` dimensions."""
     generator = torch.Generator().manual_seed(seed)
     start = network.start
     drawn = torch.randn(len(start), generator=generator, dtype=torch.float64).to(start)
