@@ -33,7 +33,7 @@ REASONS = {
     "every model has a method of its own",
     ("flowsim.models.bias", "`value < 0` becomes `value <= 0`"):
     "at the root itself no bracket is used",
-    ("flowsim.models.gap_family.loss", "`0` becomes `1`"):
+    ("flowsim.models.gap_family.base", "`0` becomes `1`"):
     "between a logit of 0 and one of 1 both forms are right to rounding",
     ("flowsim.models.rank_one.point",
      "`self.v.abs() <= NEGLIGIBLE * self.o.abs()` becomes "

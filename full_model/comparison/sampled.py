@@ -23,8 +23,7 @@ from flowsim.inheritance import keeps_formulas_of
 from flowsim.interface import Model
 from flowsim.labels import BASINS, Label, Status
 from flowsim.models.rank_one.model import RankOneModel
-from flowsim.models.rank_one.training.reduced import ReducedTraining
-from flowsim.models.rank_one.training.rule import USUAL_NUDGE
+from flowsim.models.rank_one.training.reduced import USUAL_NUDGE, ReducedTraining
 from flowsim.records.netcdf import flags
 from flowsim.running import threads
 from flowsim.training.optimizer_choice import OptimizerChoice
@@ -33,7 +32,7 @@ from full_model.comparison.choices import Comparison, Progress
 from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap
 from full_model.comparison.side_by_side import lifted_weights
 from full_model.training.probes import plateau
-from full_model.training.run import StepProgress, train
+from full_model.training.run import train
 from full_model.training.settings import RunSettings
 
 #: Held-out symbols per model, in 4 to 64 sequences: the longer they are, the fewer are needed.
@@ -66,7 +65,12 @@ def compare_sampled(
     if scheduler is not None:
         raise InputError(f"{settings.trainer} trains all starts together: omit the scheduler")
     run = run_settings(settings, len(points))
-    shown = _step_progress(progress, len(points), run.recipe.steps)
+
+    def shown(step: int, loss: Tensor) -> None:
+        if progress is not None:
+            text = f"step {step} of {run.recipe.steps}, loss {float(loss.median()):.4f}"
+            progress(0, len(points), text)
+
     with threads(max(jobs, torch.get_num_threads())):
         weights = lifted_weights(settings, points)
         trained, _ = train(run, checkpoint, resume, overwrite, weights, shown)
@@ -127,17 +131,6 @@ def run_settings(settings: Comparison, starts: int) -> RunSettings:
         test_batch=min(64, max(4, HELD_OUT // settings.length)),
         device=settings.device,
     )
-
-
-def _step_progress(progress: Progress | None, count: int, steps: int) -> StepProgress | None:
-    """The training run's callback that reports to the comparison's."""
-    if progress is None:
-        return None
-
-    def report(step: int, loss: Tensor) -> None:
-        progress(0, count, f"step {step} of {steps}, loss {float(loss.median()):.4f}")
-
-    return report
 
 
 def _labels(settings: Comparison, escape: np.ndarray, loss: np.ndarray) -> np.ndarray:

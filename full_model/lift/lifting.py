@@ -7,12 +7,12 @@ from dataclasses import fields, replace
 
 import torch
 from torch import Tensor
+from torch.linalg import vector_norm
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.models.rank_one.model import RankOneModel
 from flowsim.models.rank_one.point import RankOnePoint
-from full_model.lift.directions import unit_vector
 from full_model.model.architecture import Architecture, Weights
 
 
@@ -130,6 +130,16 @@ def lift_rank_one(
     return {
         name: weights[name].clone(memory_format=torch.contiguous_format) for name in arch.shapes
     }
+
+
+def unit_vector(vector: Tensor | None, d: int, like: Tensor, name: str) -> Tensor:
+    """The vector like ``like``, (1 … 1)/√d if None; InputError if no unit vector (d,)."""
+    if vector is None:
+        return like.new_full((d,), 1 / math.sqrt(d))
+    vector = vector.to(like)
+    if vector.shape[-1:] != (d,) or ((vector_norm(vector, dim=-1) - 1).abs() > 1e-6).any():
+        raise InputError(f"{name} must be a unit vector of {d} entries")
+    return vector
 
 
 def rank_one_weights(point: RankOnePoint, alpha: Tensor, beta: Tensor, eta: Tensor) -> Weights:

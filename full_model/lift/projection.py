@@ -19,12 +19,17 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.linalg import vector_norm
 
 from flowsim.errors import InputError
 from flowsim.models.rank_one.point import NEGLIGIBLE, RankOnePoint
-from full_model.lift.directions import first_sign, leading_direction, unit_vector
-from full_model.lift.lifting import rank_one_weights
+from full_model.lift.lifting import rank_one_weights, unit_vector
 from full_model.model.architecture import Architecture, Weights, check_weights
+
+#: Eigenvalues within this share of the largest count as equal to it.
+_EQUAL = 1e-9
+#: A unit vector with a smaller part than this in a space counts as orthogonal to it.
+_ORTHOGONAL = 1e-3
 
 
 @dataclass(frozen=True)
@@ -217,3 +222,35 @@ def _binary_parts(arch: Architecture, weights: Weights) -> Weights:
 
 def _apply(matrix: Tensor, vector: Tensor) -> Tensor:
     return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
+
+
+def leading_direction(rows: Tensor, reference: Tensor) -> Tensor:
+    """The unit vector (..., d) of largest Σ⟨row, ·⟩² over the rows (..., k, d), up to its sign.
+
+    If a space of them is equally good, the one nearest to ``reference`` (..., d), or, if that
+    is orthogonal to it, to the first coordinate axis that is not.
+    """
+    values, vectors = torch.linalg.eigh(rows.mT @ rows)
+    best = vectors[..., -1]
+    equal = values >= (1 - _EQUAL) * values[..., -1:]
+    several = equal.sum(-1) > 1
+    if not bool(several.any()):
+        return best
+    basis = vectors * equal.unsqueeze(-2)
+    axes = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
+    wanted = torch.cat([reference.unsqueeze(-2), axes.expand_as(vectors)], dim=-2)
+    nearest = wanted @ basis @ basis.mT
+    length = vector_norm(nearest, dim=-1)
+    first = (length > _ORTHOGONAL).to(torch.uint8).argmax(-1)[..., None]
+    chosen = nearest.gather(-2, first[..., None].expand_as(best.unsqueeze(-2))).squeeze(-2)
+    chosen = chosen / length.gather(-1, first).clamp(min=_ORTHOGONAL)
+    return torch.where(several.unsqueeze(-1), chosen, best)
+
+
+def first_sign(numbers: Tensor, share: float, otherwise: Tensor | None = None) -> Tensor:
+    """Sign (...) of the first of (..., k) numbers above a share of the largest; else another."""
+    size = numbers.abs()
+    counts = size > share * size.amax(-1, keepdim=True)
+    first = counts.to(torch.uint8).argmax(-1, keepdim=True)
+    sign = torch.where(numbers.gather(-1, first).squeeze(-1) < 0, -1.0, 1.0).to(numbers)
+    return sign if otherwise is None else torch.where(counts.any(-1), sign, otherwise)

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from flowsim.chains.hidden import HiddenMarkovProcess
 from flowsim.chains.higher_order import OrderChain
-from flowsim.chains.next_laws import bayes_laws, kernel_laws
-from flowsim.chains.paths import sample_kernels
+from flowsim.chains.paths import bayes_laws, kernel_laws, sample_kernels
 from flowsim.chains.priors import Prior
 from flowsim.errors import InputError
 from flowsim.markov import MarkovChain

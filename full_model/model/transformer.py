@@ -17,6 +17,7 @@ from torch.nn.functional import (
     gelu,
     logsigmoid,
     one_hot,
+    pad,
     scaled_dot_product_attention,
     silu,
 )
@@ -24,7 +25,6 @@ from torch.nn.functional import (
 from flowsim.errors import InputError
 from flowsim.models.memory.model import DECAYS
 from full_model.model.architecture import Architecture, Weights
-from full_model.model.state_space import convolve, scan
 
 _NORM_EPSILON = 1e-5
 
@@ -245,3 +245,34 @@ def cross_entropy(arch: Architecture, logits: Tensor, targets: Tensor) -> Tensor
     if not targets.is_floating_point():
         targets = one_hot(targets.long(), arch.states)
     return -(targets.to(logits.dtype) * logits.log_softmax(-1)).sum(-1)
+
+
+def scan(decay: Tensor, inputs: Tensor) -> Tensor:
+    """h_n = a ⊙ h_{n−1} + u_n with h_0 = 0, for a (..., m) and u (..., batch, n, m), in log₂ N
+    rounds.
+
+    After the round with shift s, h_n is the sum of a^k u_{n−k} over k < 2s.
+
+    >>> import torch
+    >>> from full_model.model.transformer import scan
+    >>> scan(torch.tensor([-0.5]), torch.ones(1, 4, 1)).flatten().tolist()
+    [1.0, 0.5, 0.75, 0.625]
+    """
+    power, h, shift = decay[..., None, None, :], inputs, 1
+    if h.shape[-2] == 1:
+        return h + 0 * power  # differentiable by the decay, which a single position does not show
+    while shift < h.shape[-2]:
+        h = torch.cat([h[..., :shift, :], h[..., shift:, :] + power * h[..., :-shift, :]], dim=-2)
+        power, shift = power * power, 2 * shift
+    return h
+
+
+def convolve(taps: Tensor | None, inputs: Tensor) -> Tensor:
+    """u_n + Σ_{j<w} K_j ⊙ u_{n−j} for K (..., w, m), causal and by channels; u without taps."""
+    if taps is None:
+        return inputs
+    found = inputs
+    for j in range(min(taps.shape[-2], inputs.shape[-2])):
+        late = taps[..., j, None, None, :] * inputs[..., : inputs.shape[-2] - j, :]
+        found = found + pad(late, (0, 0, j, 0))
+    return found

@@ -17,10 +17,9 @@ from flowsim.chain import BinaryChain
 from flowsim.chains.seen import SeenChain
 from flowsim.errors import InputError
 from flowsim.models.memory.model import DECAYS
-from full_model.lift.directions import first_sign
+from full_model.lift.projection import first_sign
 from full_model.model.architecture import Architecture, Weights, check_weights
-from full_model.model.state_space import convolve, scan
-from full_model.model.transformer import forward, visible_positions
+from full_model.model.transformer import convolve, forward, scan, visible_positions
 
 #: An eigenvector's sign is that of its first entry above this share of the largest.
 _SHARE = 1e-3

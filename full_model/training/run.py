@@ -177,7 +177,17 @@ class RunSession:
             name: (("step", "model", *_EXTRA_DIMENSIONS.get(name, ())), values.numpy())
             for name, values in sorted(history.items())
         }
-        for name, each in self._per_model(steps, history["loss"]).items():
+        per_model: dict[str, Any] = {"seed": settings.seeds}
+        if settings.p is not None:
+            per_model |= {"p": settings.p, "q": settings.q}
+        unigram, least = losses.column("unigram"), losses.least
+        if words_of(settings.every_data[0]) == "fixed":
+            per_model |= {"entropy_rate": least, "stationary_entropy": unigram}
+        if unigram is not None and least is not None:
+            names = ("plateau_start", "escape", "plateau_length")
+            found = plateau(steps, history["loss"], unigram, least)
+            per_model |= dict(zip(names, found, strict=True))
+        for name, each in per_model.items():
             data[name] = (("model",), np.asarray(each))
         data["finite"] = (("model",), self.trainer.alive.cpu().numpy().astype("int8"))
         data["baseline_loss"] = (("model", "baseline"), losses.values.numpy())
@@ -200,20 +210,6 @@ class RunSession:
             time = steps.numpy() * settings.recipe.horizon / settings.recipe.steps
             coordinates["time"] = ("step", time)
         return xr.Dataset(data, coords=coordinates, attrs=self._attributes())
-
-    def _per_model(self, steps: Tensor, loss: Tensor) -> dict[str, Any]:
-        """Quantities with one number for every model."""
-        settings = self.settings
-        found: dict[str, Any] = {"seed": settings.seeds}
-        if settings.p is not None:
-            found |= {"p": settings.p, "q": settings.q}
-        unigram, least = self.losses.column("unigram"), self.losses.least
-        if words_of(settings.every_data[0]) == "fixed":
-            found |= {"entropy_rate": least, "stationary_entropy": unigram}
-        if unigram is not None and least is not None:
-            names = ("plateau_start", "escape", "plateau_length")
-            found |= dict(zip(names, plateau(steps, loss, unigram, least), strict=True))
-        return found
 
     def _attributes(self) -> dict[str, Any]:
         settings, missing = self.settings, self.losses.missing

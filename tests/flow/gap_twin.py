@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from flowsim.models.gap_family.loss import cross_entropy
+from flowsim.models.gap_family.base import cross_entropy
 
 
 def optimal_logit(chain, gap):

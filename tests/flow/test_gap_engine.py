@@ -19,8 +19,8 @@ from flowsim import (
 from flowsim.interface import conserved_values
 from flowsim.models import CanonicalModel, LinearAttentionModel, UntiedModel
 from flowsim.models.canonical.basins import SADDLE_ENERGY
+from flowsim.models.gap_family.base import gap_loss, gap_slope, optimal_logit
 from flowsim.models.gap_family.compiled import loss, loss_parameters, slope
-from flowsim.models.gap_family.loss import gap_loss, gap_slope, optimal_logit
 
 CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.9, 0.9), (0.1, 0.1), (0.02, 0.9), (0.4, 0.6001)]
 MODELS = [CanonicalModel, LinearAttentionModel, UntiedModel]

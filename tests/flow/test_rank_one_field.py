@@ -18,7 +18,7 @@ from flowsim import BinaryChain
 from flowsim.compiled import config
 from flowsim.models import RankOneModel
 from flowsim.models.rank_one import field as rank_one_field
-from flowsim.models.rank_one import slow_manifold, switching_surfaces
+from flowsim.models.rank_one import rows, slow_manifold
 from flowsim.models.rank_one.field import CLOSED, OPEN, SLIDING
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
@@ -47,7 +47,7 @@ def placed(row, mode, random):
     row.ints[:3] = mode
     row.y[2] = 0.0 if mode[2] else row.y[2]
     row.ints[3] = 1 if row.y[2] >= 0 else -1
-    switching_surfaces.project(row.y, row.ints)
+    rows.project(row.y, row.ints)
     return row.y.copy()
 
 
@@ -174,7 +174,7 @@ def on_surfaces(row, random):
 def test_a_row_goes_on_from_a_surface_as_the_oracle_says(row):
     random, oracle, seen = np.random.default_rng(7), oracle_of(row), set()
     for y, on in itertools.islice(on_surfaces(row, random), 150):
-        switching_surfaces.choose_modes(y, row.ints, y[2] ** 2 < y[3] ** 2, row.reals)
+        rows.choose_modes(y, row.ints, y[2] ** 2 < y[3] ** 2, row.reals)
         units, held, sign = row.ints[:2].tolist(), row.ints[2], row.ints[3]
         try:
             wanted = oracle.modes(y, {on})
@@ -184,7 +184,7 @@ def test_a_row_goes_on_from_a_surface_as_the_oracle_says(row):
                 sides = [oracle.weight_velocity(y, s) for s in (1.0, -1.0)]
                 assert sign == (1 if sum(sides) >= 0 else -1)
             else:
-                sides = switching_surfaces.unit_velocities(y, row.ints, on, row.reals)
+                sides = rows.unit_velocities(y, row.ints, on, row.reals)
                 assert units[on] == (OPEN if sum(sides) >= 0 else CLOSED)
             seen.add(("repels",))
             continue

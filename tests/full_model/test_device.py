@@ -27,7 +27,7 @@ from full_model import (
 )
 from full_model.comparison.fields import FullField
 from full_model.model.batches import batch_gradient
-from full_model.model.execution import CudaGraphCallable
+from full_model.training.trainer import CudaGraphCallable
 
 pytestmark = pytest.mark.device
 

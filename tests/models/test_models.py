@@ -8,7 +8,7 @@ import flowsim
 from flowsim import BinaryChain
 from flowsim.interface import LogitGapSystem
 from flowsim.models import CanonicalModel, energy
-from flowsim.models.gap_family.loss import gap_loss, gap_slope
+from flowsim.models.gap_family.base import gap_loss, gap_slope
 
 
 def row_of(*values):

@@ -7,7 +7,7 @@ from mpmath import exp, log, mp, mpf
 import flowsim
 from flowsim import BinaryChain
 from flowsim.interface import conserved_values
-from flowsim.models.gap_family.loss import gap_loss
+from flowsim.models.gap_family.base import gap_loss
 
 CASES = [(2, 0.3, 4), (3, 0.8, 1), (5, 0.9, 4), (10, 0.85, 2), (1000, 0.5, 3)]
 

@@ -1,29 +1,141 @@
-"""The models whose loss is a function of the logit gap."""
+"""The models whose loss is a function of one number, the logit gap Δ, with the bias minimised out.
+
+Without attention, with linear attention and with untied weights the predicted logits are f₀ after a
+zero and f₁ = f₀ + Δ after a one, so the expected loss is ℓ(Δ). Its formulas are compiled; here they
+are functions of tensors.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from flowsim.chain import BinaryChain
+from flowsim.elementary import excess_entropies
 from flowsim.errors import InputError
 from flowsim.inheritance import unwritten
 from flowsim.interface import EndLosses, accepts_theta, differentiate
 from flowsim.markov import GapChain
-from flowsim.models.gap_family.loss import (
-    cross_entropy,
-    excess,
-    gap_loss,
-    gap_slope,
-    optimal_logit,
-    residual0,
-    residual1,
+from flowsim.models.gap_family.compiled import (
+    LossParameters,
+    curvatures,
+    loss_parameters,
+    losses,
+    optimal_logits,
+    slopes,
 )
 from flowsim.models.on_chain import OnChain
+
+
+class _Derivatives(torch.autograd.Function):
+    """The first of some compiled functions of Δ, each of which is the derivative of the one before.
+
+    An axis of vmap is one more batch axis.
+    """
+
+    @staticmethod
+    def forward(
+        functions: tuple[Callable[..., None], ...], params: LossParameters, gap: Tensor
+    ) -> Tensor:
+        values = gap.detach().cpu().double().contiguous().numpy()
+        found = np.empty_like(values)
+        functions[0](params, values.reshape(-1), found.reshape(-1))
+        return torch.from_numpy(found).to(gap)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, LossParameters, Tensor], output: Tensor) -> None:
+        ctx.functions, ctx.params, gap = inputs
+        ctx.save_for_backward(gap)
+        ctx.save_for_forward(gap)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
+        (gap,) = ctx.saved_tensors
+        return None, None, grad * _Derivatives.apply(ctx.functions[1:], ctx.params, gap)
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, __: None, tangent: Tensor) -> Tensor:
+        (gap,) = ctx.saved_tensors
+        return tangent * _Derivatives.apply(ctx.functions[1:], ctx.params, gap)
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[None, None, int],
+        functions: Any,
+        params: LossParameters,
+        gap: Tensor,
+    ) -> tuple[Tensor, int]:
+        return _Derivatives.apply(functions, params, gap), in_dims[2]
+
+
+def gap_loss(chain: BinaryChain, gap: Tensor) -> Tensor:
+    """ℓ(Δ): convex, ℓ(0) = h(π₁), smallest at Δ* where it is the entropy rate. In nats."""
+    return _Derivatives.apply((losses, slopes, curvatures), loss_parameters(chain), gap)
+
+
+def gap_slope(chain: BinaryChain, gap: Tensor) -> Tensor:
+    """ℓ′(Δ), the factor A of every gradient; its sign is that of Δ − Δ*."""
+    return _Derivatives.apply((slopes, curvatures), loss_parameters(chain), gap)
+
+
+def optimal_logit(chain: BinaryChain, gap: Tensor) -> Tensor:
+    """The logit f₀ after a zero that minimises the loss at logit gap Δ; without a derivative."""
+    return _Derivatives.apply((optimal_logits,), loss_parameters(chain), gap)
+
+
+def cross_entropy(chain: BinaryChain, logit0: Tensor, logit1: Tensor) -> Tensor:
+    """Expected next-symbol loss when the logit is f₀ after a zero and f₁ after a one.
+
+    L = Σₓ πₓ [−t(x) log σ(fₓ) − (1 − t(x)) log σ(−fₓ)], t(0) = p, t(1) = 1 − q, in nats; a sum of
+    positive terms. Source: AM Sec. 2.
+
+    Args:
+        chain: the data.
+        logit0, logit1: f₀ and f₁, any broadcastable shapes.
+    """
+    pi0, pi1 = chain.stationary
+    after_zero = chain.p * logsigmoid(logit0) + (1 - chain.p) * logsigmoid(-logit0)
+    after_one = (1 - chain.q) * logsigmoid(logit1) + chain.q * logsigmoid(-logit1)
+    return -pi0 * after_zero - pi1 * after_one
+
+
+def relative_entropy(beyond: Tensor, target: float, other: float) -> Tensor:
+    """Divergence from t to σ(logit t + ``beyond``), shape of ``beyond``, no derivative; in nats."""
+    values = beyond.detach().cpu().double().contiguous().numpy()
+    found = np.empty_like(values)
+    excess_entropies(values.reshape(-1), target, other, found.reshape(-1))
+    return torch.from_numpy(found).to(beyond.device)
+
+
+def excess(chain: BinaryChain, logit0: Tensor, logit1: Tensor) -> Tensor:
+    """``cross_entropy`` minus the entropy rate, from how far logits are beyond their targets'."""
+    pi0, pi1 = chain.stationary
+    p, q = chain.p, chain.q
+    after_zero = relative_entropy(logit0 - math.log(p) + math.log1p(-p), p, 1 - p)
+    after_one = relative_entropy(logit1 - math.log1p(-q) + math.log(q), 1 - q, q)
+    return pi0 * after_zero + pi1 * after_one
+
+
+def residual0(chain: BinaryChain, logit0: Tensor) -> Tensor:
+    """π₀ (σ(f₀) − p), the derivative of the expected loss in f₀."""
+    pi0 = chain.stationary[0]
+    low, high = torch.sigmoid(logit0) - chain.p, (1 - chain.p) - torch.sigmoid(-logit0)
+    return pi0 * torch.where(logit0 > 0, high, low)
+
+
+def residual1(chain: BinaryChain, logit1: Tensor) -> Tensor:
+    """π₁ (σ(f₁) − (1 − q)), the derivative of the expected loss in f₁."""
+    pi1 = chain.stationary[1]
+    low, high = torch.sigmoid(logit1) - (1 - chain.q), chain.q - torch.sigmoid(-logit1)
+    return pi1 * torch.where(logit1 > 0, high, low)
 
 
 class GapModel(OnChain):
@@ -109,8 +221,6 @@ class BinaryGapModel(GapModel):
     @property
     def params(self) -> tuple[float, ...]:
         """Arguments of ℓ(Δ) besides Δ, as compiled functions take them."""
-        from flowsim.models.gap_family.compiled import loss_parameters
-
         return loss_parameters(self.chain)
 
     def options(self) -> dict[str, Any]:

@@ -280,7 +280,7 @@ class RankOneModel(OnChain):
 
     def training_rule(self) -> Any:
         """Steps of the full transformer from lifted weights; None for another loss."""
-        from flowsim.models.rank_one.training.rule import LiftedSteps
+        from flowsim.models.rank_one.training.reduced import LiftedSteps
 
         return LiftedSteps(self) if keeps_formulas_of(type(self), RankOneModel) else None
 

@@ -1,20 +1,30 @@
-"""The rank-one flow without attention for the rows engine: its surfaces are the ReLUs' kinks."""
+"""The rank-one flow without attention for the rows engine: its surfaces are the ReLUs' kinks.
+
+The field jumps on Y_0 = 0, on Y_1 = 0 and, where w₁² < w₂², on w₁ = 0. On a surface the velocities
+across it, taken from both sides, say what happens: both to one side, the row crosses; towards each
+other, it slides; away from each other, it leaves to the faster side. A mode lasts while its
+*margins* are positive: the distance to the surface for a unit that is open or closed, and for one
+that slides both velocities, counted towards the surface.
+"""
 
 from __future__ import annotations
 
-from math import sqrt
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
 
 from flowsim.compiled import compiled
 from flowsim.flow.return_codes import FAR, IF_CHANGED, NEAR, TRAPPED
+from flowsim.flow.rows.vectors import lowest_between
 from flowsim.interface import CompiledModel
 from flowsim.models.on_chain import beyond_targets, unigram_logit
 from flowsim.models.rank_one.field import (
     CLOSED,
     LENGTH,
     OPEN,
+    PI0,
+    PI1,
     SLIDING,
     excess,
     jacobian,
@@ -23,19 +33,11 @@ from flowsim.models.rank_one.field import (
     velocity,
 )
 from flowsim.models.rank_one.slow_manifold import (
+    PIVOT,
     from_step_coordinates,
     to_slow_manifold,
     to_step_coordinates,
     velocity_in_step_coordinates,
-)
-from flowsim.models.rank_one.switching_surfaces import (
-    UNIT0,
-    UNIT1,
-    choose_modes,
-    event_function,
-    is_kinked,
-    missed_crossing,
-    project,
 )
 from flowsim.models.rank_one.termination import (
     AMPLITUDE,
@@ -54,6 +56,11 @@ _NO_SPEED = 1e-15
 #: A row that passed a saddle within the root of this many tolerances, or a central one within this
 #: part of its start, is followed again.
 _NARROW, _CENTRAL = 1e3, 1e-2
+#: A row this near to a surface, relative to its size, is on it: the rounding of Y.
+_NEAR = 1e-15
+
+#: Surfaces: of the two units, and w₁ = 0.
+UNIT0, UNIT1, WEIGHT = range(3)
 
 
 def constants(model: Any, origin: float = 0.0) -> tuple[np.ndarray, np.ndarray, int]:
@@ -64,6 +71,236 @@ def constants(model: Any, origin: float = 0.0) -> tuple[np.ndarray, np.ndarray, 
     reals += [*beyond_targets(chain), chain.entropy_rate, chain.mutual_information]
     reals.append(chain.second_eigenvalue)
     return np.array(reals, dtype=np.float64), np.zeros(_MODES, dtype=np.int64), _MEMORY
+
+
+@compiled(no_cpython_wrapper=True)
+def across(y, slope0, slope1, reals):
+    """(Y_0′, Y_1′) if the units' slopes were s_0 and s_1."""
+    tied = len(y) == 5
+    u = y[0] if tied else y[5]
+    out0, out1 = y[1] * slope0, (y[0] + y[1]) * slope1
+    omega0 = reals[PI0] * residual_at(u * out0, y, 0, reals)
+    omega1 = reals[PI1] * residual_at(u * out1, y, 1, reals)
+    rho = -u * (omega0 * slope0 + omega1 * slope1) / reals[LENGTH]
+    e = -u * omega1 * slope1
+    if tied:
+        e -= omega0 * out0 + omega1 * out1
+    return rho, e + rho
+
+
+@compiled(no_cpython_wrapper=True)
+def _slope(unit_mode, gain):
+    """Output of a unit that is open or closed; one that slides has Y = 0 and adds nothing."""
+    return gain if unit_mode == OPEN else 1.0
+
+
+@compiled(no_cpython_wrapper=True)
+def unit_velocities(y, mode, unit, reals):
+    """The velocity of Y across its surface towards the open side, unit open and unit closed."""
+    gain = 1.0 + 4.0 * y[2] * y[3]
+    if unit == UNIT0:
+        other = _slope(mode[1], gain)
+        opened = across(y, gain, other, reals)[0]
+        closed = across(y, 1.0, other, reals)[0]
+    else:
+        other = _slope(mode[0], gain)
+        opened = across(y, other, gain, reals)[1]
+        closed = across(y, other, 1.0, reals)[1]
+    return mode[3] * opened, mode[3] * closed
+
+
+@compiled(no_cpython_wrapper=True)
+def weight_velocities(y, reals):
+    """w₁′ at w₁ = 0 if w₁ were positive, and if it were negative."""
+    u = y[0] if len(y) == 5 else y[5]
+    inner0, inner1 = y[1], y[0] + y[1]
+    omega0 = reals[PI0] * residual_at(u * inner0, y, 0, reals)
+    omega1 = reals[PI1] * residual_at(u * inner1, y, 1, reals)
+    factor = -u * y[3]
+    positive = factor * (omega0 * max(inner0, 0.0) + omega1 * max(inner1, 0.0))
+    negative = factor * (omega0 * min(inner0, 0.0) + omega1 * min(inner1, 0.0))
+    return positive, negative
+
+
+@compiled(no_cpython_wrapper=True)
+def _holds(y, mode, unit, reals):
+    """Positive while the loss rises with |Y| of this unit, both units being at Y = 0.
+
+    There e = ρ = 0 and only b moves. To first order the loss is u Σ_x ω_x s_x Y_x, where s_x is
+    1 + 4w₁w₂ < 0 on the open side and 1 on the other.
+    """
+    u = y[0] if len(y) == 5 else y[5]
+    omega = residual_at(0.0, y, 0 if unit == UNIT0 else 1, reals)
+    return mode[3] * u * omega * 4.0 * y[2] * y[3]
+
+
+@compiled(no_cpython_wrapper=True)
+def _rounding(y, mode):
+    """Rounding error that a step may leave in a unit's inner value Y, which is 0.
+
+    If e or ρ follows from a logit, as in ``slow_manifold``, it includes the rounding of b.
+    """
+    return _NEAR * (abs(y[0]) + abs(y[1]) + (abs(y[4]) if mode[PIVOT] < 2 else 0.0))
+
+
+@compiled(no_cpython_wrapper=True)
+def is_kinked(memory):
+    """Return whether w₁ can reach 0."""
+    return memory[FEED_FORWARD_BALANCE] < 0.0
+
+
+@compiled(no_cpython_wrapper=True)
+def event_function(row, y):
+    """Fill the row's margins (two for each surface) at y and return the smallest."""
+    mode, reals, margins = row.ints, row.reals, row.margins
+    for i in range(6):
+        margins[i] = inf
+    for unit in range(2):
+        inner = y[1] if unit == UNIT0 else y[0] + y[1]
+        if mode[2] == 1:
+            continue  # w₁ = 0: units do not matter
+        if mode[unit] == SLIDING:
+            if mode[1 - unit] == SLIDING:
+                margins[2 * unit] = _holds(y, mode, unit, reals)
+                continue
+            opened, closed = unit_velocities(y, mode, unit, reals)
+            margins[2 * unit], margins[2 * unit + 1] = -opened, closed
+        else:
+            side = mode[3] if mode[unit] == OPEN else -mode[3]
+            margins[2 * unit] = side * inner + _rounding(y, mode)
+    if mode[2] == 1:
+        positive, negative = weight_velocities(y, reals)
+        margins[4], margins[5] = -positive, negative
+    elif is_kinked(row.memory):
+        margins[4] = mode[3] * y[2] + _NEAR * abs(y[3])
+    smallest = margins[0]
+    for i in range(1, 6):
+        if margins[i] < smallest:
+            smallest = margins[i]
+    return smallest
+
+
+@compiled(no_cpython_wrapper=True)
+def project(y, mode):
+    """Put the row exactly on the surfaces on which it slides or is held."""
+    if mode[0] == SLIDING:
+        y[1] = 0.0
+        if mode[1] == SLIDING:
+            y[0] = 0.0
+    elif mode[1] == SLIDING:
+        y[1] = -y[0]
+    if mode[2] == 1:
+        y[2] = 0.0
+
+
+@compiled(no_cpython_wrapper=True)
+def choose_modes(y, mode, kinked, reals):
+    """The modes in which the row goes on from y, which may lie on any of the surfaces."""
+    mode[2] = 0
+    if y[2] != 0.0:
+        mode[3] = 1 if y[2] > 0.0 else -1
+    elif kinked:
+        positive, negative = weight_velocities(y, reals)
+        if positive < 0.0 < negative:
+            mode[2] = 1
+        else:
+            mode[3] = 1 if positive + negative >= 0.0 else -1
+    else:
+        mode[3] = 1
+    inner0, inner1 = y[1], y[0] + y[1]
+    mode[0] = OPEN if mode[3] * inner0 > 0.0 else CLOSED
+    mode[1] = OPEN if mode[3] * inner1 > 0.0 else CLOSED
+    if mode[2] == 1:
+        return
+    if inner0 == 0.0 and inner1 == 0.0:
+        _choose_both(y, mode, reals)
+        return
+    for unit in range(2):
+        if (inner0 if unit == UNIT0 else inner1) == 0.0:
+            mode[unit] = _choose(y, mode, unit, reals)
+
+
+@compiled(no_cpython_wrapper=True)
+def _choose(y, mode, unit, reals):
+    """The mode of a unit on its surface while the other one is off its own."""
+    opened, closed = unit_velocities(y, mode, unit, reals)
+    if opened < 0.0 < closed:
+        return SLIDING
+    return OPEN if opened + closed >= 0.0 else CLOSED
+
+
+@compiled(no_cpython_wrapper=True)
+def _choose_both(y, mode, reals):
+    """e = ρ = 0: the first pair of modes that agrees with the velocities it causes.
+
+    A unit that may leave to both sides leaves to the faster one.
+
+    With the outputs zero both velocities are linear in the slopes, so that the slopes that keep a
+    unit on its surface follow from a linear equation.
+    """
+    u = y[0] if len(y) == 5 else y[5]
+    omega0 = reals[PI0] * residual_at(0.0, y, 0, reals)
+    omega1 = reals[PI1] * residual_at(0.0, y, 1, reals)
+    gain = 1.0 + 4.0 * y[2] * y[3]
+    low, high = min(1.0, gain), max(1.0, gain)
+    ratio = 1.0 / reals[LENGTH]
+    order = (OPEN, CLOSED, SLIDING) if abs(gain) >= 1.0 else (CLOSED, OPEN, SLIDING)
+    for pair in range(9):
+        first, second = order[pair % 3], order[pair // 3]
+        slope0, slope1 = _slope(first, gain), _slope(second, gain)
+        if first == SLIDING and second == SLIDING:
+            slope0 = slope1 = 0.0
+        elif first == SLIDING:
+            slope0 = -omega1 * slope1 / omega0
+        elif second == SLIDING:
+            slope1 = -omega0 * slope0 * ratio / (omega1 * (1.0 + ratio))
+        drift = -u * ratio * (omega0 * slope0 + omega1 * slope1)
+        toward0, toward1 = mode[3] * drift, mode[3] * (drift - u * omega1 * slope1)
+        fits0 = low <= slope0 <= high if first == SLIDING else _agrees(first, toward0)
+        fits1 = low <= slope1 <= high if second == SLIDING else _agrees(second, toward1)
+        if fits0 and fits1:
+            mode[0], mode[1] = first, second
+            return
+
+
+@compiled(no_cpython_wrapper=True)
+def _agrees(unit_mode, toward_open):
+    return toward_open >= 0.0 if unit_mode == OPEN else toward_open <= 0.0
+
+
+@compiled(no_cpython_wrapper=True)
+def missed_crossing(row, h):
+    """The fraction of a step at which a distance to a surface is negative and least, else 1.
+
+    The step begins and ends inside its mode; between, the distance is taken as the cubic through
+    its values and slopes at both ends.
+    """
+    y, velocity, new, slope, mode = row.y, row.velocity, row.new, row.slope, row.ints
+    fraction = 1.0
+    if mode[2] == 1:
+        return fraction
+    for surface in range(3):
+        if surface == WEIGHT:
+            if not is_kinked(row.memory):
+                continue
+            side = mode[3]
+            before, after = y[2], new[2]
+            fall, rise = velocity[2], slope[2]
+        else:
+            if mode[surface] == SLIDING:
+                continue
+            side = mode[3] if mode[surface] == OPEN else -mode[3]
+            share = 1.0 if surface == UNIT1 else 0.0
+            before, after = share * y[0] + y[1], share * new[0] + new[1]
+            fall, rise = share * velocity[0] + velocity[1], share * slope[0] + slope[1]
+        before, after, fall, rise = side * before, side * after, side * h * fall, side * h * rise
+        if not (fall < 0.0 < rise):
+            continue
+        place, least = lowest_between(before, after, fall, rise)
+        near = _NEAR * abs(y[3]) if surface == WEIGHT else _rounding(y, mode)
+        if least < -near and 0.0 < place < fraction:
+            fraction = place
+    return fraction
 
 
 @compiled(no_cpython_wrapper=True)

@@ -21,8 +21,7 @@ from flowsim.models.canonical.basins import (
     reaches_global_minimum,
     separatrix,
 )
-from flowsim.models.gap_family.base import GapModel
-from flowsim.models.gap_family.loss import relative_entropy
+from flowsim.models.gap_family.base import GapModel, relative_entropy
 from flowsim.models.on_chain import ChainPlane, OnChain, canonical_integral
 from flowsim.models.states import HIDDEN_PER_STATE
 

@@ -7,7 +7,7 @@ import torch
 
 from flowsim.models.rank_one.point import RankOnePoint
 from full_model import Architecture, lift_rank_one, project
-from full_model.lift.directions import leading_direction
+from full_model.lift.projection import leading_direction
 
 F64 = torch.float64
 ARCH = Architecture(4, 3, tied=False)

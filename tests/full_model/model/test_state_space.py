@@ -14,7 +14,7 @@ from flowsim.chains.hidden import hidden_baselines, process
 from flowsim.errors import InputError
 from full_model import Architecture, PopulationLoss, Recipe, RunSettings, train
 from full_model.model.sources import HiddenSource
-from full_model.model.state_space import scan
+from full_model.model.transformer import scan
 
 
 def recur(decay, inputs):

@@ -8,23 +8,24 @@ map in (e, ρ_1 … ρ_N, w1, w2[, o, v], b[, c]). Source: own derivation, docs/
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from flowsim.arrays import Numbers
 from flowsim.errors import InputError
-from flowsim.labels import Status
+from flowsim.labels import Label, Rule, Status
 from flowsim.models.rank_one.point import WIDTH_RATIO
 from flowsim.models.rank_one.training import steps as loops
-from flowsim.models.rank_one.training.judged import LAST, judged
 from flowsim.models.rank_one.training.sequences import Atoms, population_atoms, sampled_atoms
 from flowsim.training.optimizer_choice import OptimizerChoice, chosen, starts_of
 from flowsim.training.recipe import CLIP_GUARD
 from flowsim.training.rule import rule_of
-from flowsim.training.trained import Trained
+from flowsim.training.trained import AT_UNIGRAM, LEARNED_POPULATION, LEARNED_SAMPLED, Trained
 
 #: Times at which the exact loss is looked at, beside the last steps.
 _LOOKS = 100
@@ -32,6 +33,10 @@ _LOOKS = 100
 _ATOMS, _WORK = 2**14, 2**27
 #: Steps within which a row is expected to come back if it goes round in a circle.
 _PERIODS = 64
+#: Steps at the end of which each is looked at, so that no short period is missed.
+LAST = 8
+#: The usual relative displacement of a transformer's start.
+USUAL_NUDGE = 1e-12
 
 
 class ReducedTraining:
@@ -109,7 +114,7 @@ class ReducedTraining:
         if not all(0 <= step <= steps for step in keep):
             raise InputError(f"steps to keep must be from 0 to {steps}")
         losses: list[np.ndarray] = []
-        kept: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        kept: dict[int, tuple[Tensor, Tensor]] = {}
         done = 0
         for stop in sorted({*looks, *keep}):
             self._advance(rows, moments, done, stop, generator, progress, own_batches)
@@ -123,7 +128,7 @@ class ReducedTraining:
         found.state = torch.from_numpy(rows)
         found.status[self._returning(rows, moments, found)] = Status.PERIODIC
         found.fail(torch.from_numpy(failed))
-        return found if isinstance(theta0, torch.Tensor) else found.numpy()
+        return found if isinstance(theta0, Tensor) else found.numpy()
 
     def states(self, theta0: Numbers) -> np.ndarray:
         """The starts, nudged, one ρ for each of the map's positions: float64, (n, columns)."""
@@ -208,7 +213,7 @@ class ReducedTraining:
         size = max(1, _WORK // max(1, cost))
         return [slice(low, min(rows, low + size)) for low in range(0, rows, size)]
 
-    def _in_model(self, rows: np.ndarray) -> torch.Tensor:
+    def _in_model(self, rows: np.ndarray) -> Tensor:
         """States in the model's coordinates: without attention ρ is the mean of the positions."""
         count = self.positions
         if self.model.attention or count == 1:
@@ -217,7 +222,7 @@ class ReducedTraining:
             rho = rows[:, 1 : 1 + count].mean(axis=1, keepdims=True)
         return torch.from_numpy(np.concatenate([rows[:, :1], rho, rows[:, 1 + count :]], axis=1))
 
-    def _returning(self, rows: np.ndarray, moments: np.ndarray, found: Trained) -> torch.Tensor:
+    def _returning(self, rows: np.ndarray, moments: np.ndarray, found: Trained) -> Tensor:
         """Undecided rows that come back to where they are within some more steps, but move.
 
         Deterministic descent at a constant rate: back to 1e-9 after having been off by 1e-6,
@@ -239,3 +244,101 @@ class ReducedTraining:
             largest = np.maximum(largest, off)
             back[open_rows] |= (off <= 1e-9) & (largest >= 1e-6)
         return torch.from_numpy(back)
+
+
+def judged(
+    model: Any,
+    optimizer: OptimizerChoice,
+    theta: Tensor,
+    losses: np.ndarray,
+    looks: np.ndarray,
+) -> Trained:
+    """The ends ``theta`` with labels, from exact losses (looks, n) after the steps ``looks``."""
+    chain = model.chain
+    gap = chain.mutual_information if chain.second_eigenvalue else np.nan
+    with np.errstate(over="ignore", invalid="ignore"):  # of runs that diverge
+        share = (losses - chain.entropy_rate) / gap
+    sampled = optimizer.recipe.loss == "sampled"
+    below = share <= (LEARNED_SAMPLED if sampled else LEARNED_POPULATION)
+    for_good = np.flip(np.logical_and.accumulate(np.flip(below, 0)), 0)
+    last = looks > looks[-1] - LAST
+    learned = for_good[last].all(axis=0)
+    first = np.where(learned, looks[for_good.argmax(axis=0)], np.nan)
+    finite = np.isfinite(losses[-1]) & torch.isfinite(theta).all(dim=1).numpy()
+    learned &= finite
+    kept = trapped(model, optimizer, theta).numpy() & finite & ~learned
+    label = np.where(learned, Label.GLOBAL_MINIMUM, Label.UNRESOLVED)
+    rule = np.where(learned, Rule.LEARNED, Rule.NONE)
+    label[kept], rule[kept] = Label.LOCAL_MINIMUM, Rule.TRAPPED_BY_PLANE
+    status = np.where(learned | kept, Status.CONVERGED, Status.TIMED_OUT)
+    status[~finite] = Status.DIVERGED
+    plateau = finite & (np.abs(share[-1] - 1) <= AT_UNIGRAM)
+    return Trained(
+        theta,
+        label=torch.from_numpy(label.astype(np.int8)),
+        status=torch.from_numpy(status.astype(np.int8)),
+        rule=torch.from_numpy(rule.astype(np.int8)),
+        loss=torch.from_numpy(losses[-1].copy()),
+        open_share=torch.from_numpy(share[-1].copy()),
+        on_plateau_at_end=torch.from_numpy(plateau.astype(np.int8)),
+        learned_step=torch.from_numpy(first),
+    )
+
+
+def trapped(model: Any, optimizer: OptimizerChoice, theta: Tensor) -> Tensor:
+    """Return whether descent goes on from θ (n, k) to the unigram for certain, bool (n,).
+
+    False wherever there is no proof: for other optimizers than plain gradient descent on the
+    population loss at a constant rate, with attention, and untied (where all is saddles).
+    """
+    recipe, nowhere = optimizer.recipe, torch.zeros(len(theta), dtype=torch.bool)
+    plain = optimizer.name == "gd" and recipe.loss == "population"
+    steady = recipe.schedule == "constant" and not recipe.weight_decay
+    if not (plain and steady and model.tied and not model.attention):
+        return nowhere
+    chain, rate = model.chain, recipe.rate(0)
+    pi0, pi1 = chain.stationary
+    e, rho, w1, w2, b = theta.unbind(1)
+    shut = (w1 == 0) & (w2 == 0)
+    s = 1 + WIDTH_RATIO * w1 * w2 * (w1 * rho > 0)
+    z = torch.hypot(e, b - math.log(pi1 / pi0))
+    flat, up = rho * s, 2 * (chain.switching_factor - 1) * s
+    trace, det = pi0 * pi1 * (flat.square() + up + 1), (pi0 * pi1) ** 2 * up
+    root = (trace.square() / 4 - det).clamp(min=0).sqrt()
+    low, high = det / (trace / 2 + root), trace / 2 + root
+    left = torch.minimum(rate * low, 2 - rate * high)  # 1 − r
+    slope, weights = s.abs(), w1.abs() + w2.abs()
+    reach = 1 + flat.abs() + slope  # bounds the derivatives of the logits in z
+    drift = 4 * (slope * reach + weights * (rho.abs() * reach + 1)) * z.square()
+    moved = 2 * rate * drift / left
+    by_slope = WIDTH_RATIO * (weights + moved) * moved
+    change = 2 * reach * (slope * moved + (rho.abs() + moved) * by_slope) + 2 * by_slope
+    inside = (z + moved <= rho.abs() / 4) & (shut | (moved <= w1.abs() / 4)) & (z <= 0.5)
+    small = (rate * reach**3 * z <= left / 8) & (rate * change <= left / 4)
+    pull = 2 * high * z + drift
+    unclipped = torch.ones_like(inside) if recipe.clip is None else pull <= recipe.clip
+    return (low > 0) & (left > 0) & inside & small & unclipped
+
+
+class LiftedSteps:
+    """``TrainingRule`` of the rank-one model."""
+
+    columns: Mapping[str, str] = MappingProxyType(
+        {"on_plateau_at_end": "i1", "loss": "<f8", "open_share": "<f8", "learned_step": "<f8"}
+    )
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def completed(self, choice: OptimizerChoice) -> OptimizerChoice:
+        nudge = USUAL_NUDGE if choice.nudge is None else choice.nudge
+        return OptimizerChoice(choice.recipe, choice.d or 8, choice.seed, nudge)
+
+    def train(
+        self,
+        theta0: Numbers,
+        optimizer: OptimizerChoice | str,
+        numbers: Mapping[str, Any],
+        progress: Callable[[int], object] | None,
+    ) -> Trained:
+        return ReducedTraining(self.model, optimizer, **numbers).run(theta0, progress)
