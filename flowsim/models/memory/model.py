@@ -77,7 +77,7 @@ class MemoryModel(RecordedModel):
     >>> import flowsim
     >>> model = flowsim.model("memory", 0.9, flip=0.2)
     >>> [round(float(model.loss([0.5, 0.6, 0.0, 0.0])), 4), round(model.bigram, 4)]
-    [0.8184, 0.6511]
+    [1.0444, 0.6511]
     """
 
     name = "memory"
