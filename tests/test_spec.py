@@ -59,6 +59,20 @@ def test_the_defaults_are_those_of_the_constructor(name):
             assert about.default == usual[argument].default
 
 
+def test_what_is_usual_what_must_be_given_and_how_far_sliders_go():
+    chance = (0.001, 0.999)
+    for model, name, *said in [
+        ("canonical", "p", 0.5, True, chance), ("canonical", "q", 0.8, True, chance),
+        ("uniform", "length", 8, False, (1, 64)), ("rank-one", "tied", True, False, None),
+        ("rank-one", "attention", False, False, None), ("states", "states", 5, True, (2, 50)),
+        ("states", "p", 0.9, True, chance), ("states", "hidden_per_state", 4, False, (1, 50)),
+        ("states", "attention", False, False, None), ("memory", "flip", 0.2, False, (0.0, 0.49)),
+        ("memory", "states", 2, False, (2, 3)), ("memory", "length", 2, False, (1, 8)),
+    ]:  # fmt: skip
+        about = parameters(built_in(model))[name]
+        assert [about.default, about.required, about.slider] == said
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
@@ -76,11 +90,17 @@ def test_the_defaults_are_those_of_the_constructor(name):
         ("states", {"p": 0.5, "q": 0.5}, "takes no q"),
         ("states", {"p": 0.5, "states": 3, "length": 4}, "no length without attention; omit it"),
         ("induction", {"p": 0.5}, "draws the kernel of every sequence: omit p and q"),
+        ("induction", {"prior": "gamma"}, "the kernels are from gamma: build the model by"),
+        ("canonical", {"process": "flips", "p": 0.5}, "the process gives p and q: omit p"),
+        ("memory", {"p": 0.9, "flip": 1.0}, "flip must be a number from 0 up to, but not, 1"),
+        ("memory", {"p": 0.9, "flip": -0.1}, "flip must be a number from 0 up to, but not, 1"),
+        ("memory", {"p": 0.9, "flip": True}, "flip must be a number from 0 up to, but not, 1"),
+        ("memory", {"p": 0.9, "length": 19}, "19 positions of 2 states make more words than are"),
     ],
 )
 def test_other_names_and_arguments_are_refused_in_one_sentence(name, arguments, said):
     with pytest.raises(InputError) as refused:
-        ModelSpec(name, arguments)
+        ModelSpec(name, arguments).build()
     assert said in str(refused.value)
 
 

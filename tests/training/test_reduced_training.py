@@ -16,6 +16,7 @@ from flowsim import (
     model,
 )
 from flowsim.cli.groups import OptimizerOptions
+from flowsim.models.rank_one.training.reduced import trapped
 from flowsim.training import Recipe, ReducedTraining
 from full_model import (
     Architecture,
@@ -165,6 +166,26 @@ def test_small_steps_end_where_the_flow_does_and_traps_hold():
     assert (later.theta[:, 1:4] - found.theta[kept, 1:4]).abs().max() < 1e-6
 
 
+@pytest.mark.parametrize(("rate", "clip", "rho", "w1", "w2", "most"), [
+    (0.1, None, 1.0, 0.0, 0.0, 2.8048e-4), (0.1, None, 0.7, 0.3, 0.2, 3.4076e-4),
+    (0.5, None, 0.7, 0.3, -0.2, 7.9058e-4), (3.0, None, 0.5, 0.4, 0.1, 6.2704e-4),
+    (0.1, 1e-4, 1.0, 0.0, 0.0, 9.0035e-5),
+])  # fmt: skip
+def test_a_trap_is_certain_up_to_a_known_e_and_for_plain_descent_alone(
+    rate, clip, rho, w1, w2, most
+):
+    """The largest e at the unigram's bias for which the bounds of derivations/10.md hold."""
+    reduced = model("rank-one", 0.5, 0.8, length=4)
+    numbers = {"learning_rate": rate, "clip": clip, "schedule": "constant"}
+    theta = torch.tensor(
+        [[e, rho, w1, w2, math.log(5 / 8)] for e in (0.999 * most, 1.001 * most)], dtype=F64
+    )
+    for name, loss in (("gd", "population"), ("gd", "sampled"), ("adam", "population")):
+        choice = OptimizerChoice.named(name, loss=loss, **numbers)
+        certain = trapped(reduced, choice, theta).tolist()
+        assert certain == [(name, loss) == ("gd", "population"), False]
+
+
 @pytest.mark.parametrize(
     ("name", "numbers", "words"),
     [("sgd", {}, "gd, momentum, adam, adamw"), ("gd", {"momentum": 0.5}, "has no momentum"),
@@ -198,8 +219,9 @@ def test_one_word_is_one_optimizer_in_python_and_on_the_command_line():
         assert shell == here == OptimizerChoice.named(name).on(reduced)
         assert (here.recipe.clip, here.recipe.beta2, here.nudge) == (clip, beta2, 1e-12)
     assert here.recipe == papers_recipe()
-    other = OptimizerChoice.named("adamw", nudge=0.0).on(reduced)
-    assert (other.recipe.clip, other.nudge) == (None, 0.0)
+    assert (OptimizerChoice.named("gd").on(reduced).d, here.d) == (8, 8)
+    other = OptimizerChoice.named("adamw", nudge=0.0, d=3).on(reduced)
+    assert (other.recipe.clip, other.nudge, other.d) == (None, 0.0, 3)
     plain = OptimizerOptions(optimizer="adam").choice_of_optimizer("canonical", 0).on(canonical)
     assert plain == OptimizerChoice.named("adam", loss="population").on(canonical)
     assert (plain.recipe.clip, plain.nudge, plain.d) == (None, 0.0, None)
