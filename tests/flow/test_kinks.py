@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import flowsim
-from flowsim.flow.nonsmooth_minima import kink_minimum
+from flowsim.flow.nonsmooth_minima import _attracts, held_at_jump, kink_minimum
 
 
 def lowest(theta, place):
@@ -51,3 +51,21 @@ def test_no_valley_along_a_kink_is_crossed_back_and_forth(height):
 def test_a_pole_of_the_loss_is_no_minimum():
     pole = flowsim.from_loss(lambda x, y: torch.log(x**2 + y**2) + x**2 + y**2)
     assert kink_minimum(pole, torch.tensor([9e-12, 4.6e-12]).double(), 1.0) is None
+
+
+@pytest.mark.parametrize(("signs", "held"), [((-1, -1), True), ((1, -1), False), ((1, 1), False)])
+def test_a_jump_holds_and_attracts_where_velocities_point_to_it_from_both_sides(signs, held):
+    class Jumps(flowsim.Model):
+        coordinates = ("x", "y")
+
+        def loss(self, theta):
+            return theta.square().sum(-1)
+
+        def field(self, theta):
+            return (theta - 0.5).sign() * theta.new_tensor(signs)
+
+    near = torch.tensor([[0.5 + 3e-7, 0.5 - 2e-7]], dtype=torch.float64)
+    (place,) = held_at_jump(Jumps(), near, torch.ones(1).double())
+    assert (place is not None) == held and (not held or (place - 0.5).abs().max() < 1e-6)
+    radius = torch.full((1,), 1e-4).double()
+    assert _attracts(Jumps(), torch.full((1, 2), 0.5).double(), radius).tolist() == [held]

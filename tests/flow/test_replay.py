@@ -68,7 +68,17 @@ def draws(theta):
     return theta * torch.rand(len(theta), 1, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("function", [looks, leaves_torch, counts_rows])
+def rounds(theta):
+    return torch.div(theta, 0.1, rounding_mode="floor")
+
+
+def beside_the_diagonal(theta):
+    return torch.diag_embed(theta, offset=1)
+
+
+@pytest.mark.parametrize(
+    "function", [looks, leaves_torch, counts_rows, rounds, beside_the_diagonal]
+)
 def test_what_depends_on_values_is_called_as_it_is(function):
     replay = Replay(lambda theta: (function(theta),), 1)
     for theta in (rows(16), -rows(48)):
@@ -80,3 +90,14 @@ def test_what_is_random_is_called_as_it_is():
     replay = Replay(lambda theta: (draws(theta),), 1)
     first, second = replay(rows(16))[0], replay(rows(16))[0]
     assert not torch.equal(first, second)
+
+
+def test_what_is_changed_in_place_is_computed_anew():
+    def function(theta):
+        moved = theta.clone()
+        first = (moved.mul_(2) * 3, moved + theta)
+        return torch.cat([*first, moved.add_(1) * 3, moved + theta], 1)
+
+    replay = Replay(lambda theta: (function(theta),), 1)
+    torch.testing.assert_close(replay(rows(16))[0], function(rows(16)))
+    torch.testing.assert_close(replay(rows(48))[0], function(rows(48)))

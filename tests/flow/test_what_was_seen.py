@@ -8,9 +8,11 @@ import torch
 
 import flowsim
 from flowsim import Label, Rule
+from flowsim.flow.idle import WINDOW, Idle
+from flowsim.flow.recurrence import _hermite
 from flowsim.landscape.critical import curvatures
 from flowsim.landscape.ends import Ends
-from flowsim.landscape.stability import stability
+from flowsim.landscape.stability import _fades, stability
 
 PERIODIC, INFINITY = [Label.PERIODIC], [Label.INFINITY]
 
@@ -129,3 +131,46 @@ def test_rows_that_get_no_further_do_not_spend_their_steps(loss, start):
     found = flowsim.find_limits(flowsim.from_loss(loss), [start])
     assert int(found.label[0]) in (Label.LOCAL_MINIMUM, Label.UNRESOLVED)
     assert found.evaluations[0] < 8 * 600
+
+
+def test_a_row_that_turns_and_turns_in_one_place_gets_no_further():
+    """A speed that stays the same is no turn; a place further off than rounding is another."""
+    place = torch.tensor([[0.3, -2.0]], dtype=torch.float64)
+    for speeds, moved, over in (((1, 1, 3, 3), 0, True), ((1, 3), 1, False), ((1, 2, 3), 0, True)):
+        idle = Idle(place, field=True)
+        for attempt in range(1, WINDOW + 1):
+            speed = torch.tensor([float(speeds[attempt % len(speeds)])], dtype=torch.float64)
+            at = place + moved * attempt
+            idle.record(attempt, torch.arange(1), at, torch.ones_like(place), speed, 0 * speed)
+        assert (idle.over.tolist(), idle.slow.tolist(), idle.news) == ([over], [False], True)
+    steady = Idle(place, field=True)
+    for attempt in range(1, WINDOW + 1):
+        steady.record(attempt, torch.arange(1), place, place.abs(), torch.ones(1).double(), speed)
+    assert not steady.over.any() and not steady.news
+
+
+def test_a_quintic_is_known_by_values_slopes_and_curvatures_at_its_ends():
+    known = np.polynomial.Polynomial([0.3, -1.0, 0.7, 2.0, -0.4, 0.9])
+    h, parts = 1.7, torch.linspace(0, 1, 7, dtype=torch.float64)
+    slopes = known, known.deriv(), known.deriv(2)
+    ends = [torch.full((7, 1), p(x), dtype=torch.float64) for x in (0.0, h) for p in slopes]
+    found = _hermite(ends, torch.full((7,), h, dtype=torch.float64), parts)[:, 0]
+    assert found.numpy() == pytest.approx(known(h * parts.numpy()), rel=1e-13)
+
+
+@pytest.mark.parametrize(("beyond", "fades"), [
+    (lambda far: torch.exp(-1 / far.clamp_min(1e-300) ** 2), True), (torch.ones_like, False),
+])  # fmt: skip
+def test_a_velocity_fades_at_the_edge_of_a_region_of_rest_or_jumps_there(beyond, fades):
+    def field(x, y):
+        far = torch.hypot(x, y) - 1
+        return torch.where(far > 0, beyond(far), 0.0), torch.zeros_like(y)
+
+    inside = torch.tensor([[0.5, 0.25]], dtype=torch.float64)
+    flat = torch.zeros(1, 2, 2, dtype=torch.float64)
+    assert _fades(Field("xy", field), inside, flat).tolist() == [fades]
+
+
+def test_limits_say_how_many_starts_ended_where():
+    found = flowsim.find_limits(flowsim.model("canonical", 0.5, 0.8), [[[1.0, 0.5], [1.0, -1.2]]])
+    assert repr(found).startswith("<Limits of 2 starts: 1 local_minimum, 1 global_minimum; theta,")

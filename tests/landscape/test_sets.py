@@ -6,7 +6,7 @@ import torch
 
 from flowsim import find_limits, from_loss
 from flowsim.labels import Label
-from flowsim.landscape import Ends
+from flowsim.landscape import End, Ends
 
 
 def powell(a, b, c, d):
@@ -150,3 +150,11 @@ def test_a_minimum_that_is_flat_along_a_curved_valley_is_one(tilt, count):
     codes = ends.identify(find_limits(ends.model, starts))
     assert [end.dimension for end in ends.found] == [0] * count
     assert sorted({*codes.tolist()}) == [*range(1, count + 1)]
+
+
+@pytest.mark.parametrize(
+    ("dimension", "said"), [(1, "a curve"), (2, "a surface"), (3, "a set of dimension 3")]
+)
+def test_a_set_of_ends_is_called_by_its_dimension(dimension, said):
+    end = End("minimum", 0.5, torch.zeros(4), dimension, "minimum_2")
+    assert end.caption("wxyz") == f"minima 2, {said} (loss 0.5)"
