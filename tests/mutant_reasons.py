@@ -65,6 +65,16 @@ REASONS = {
     ("flowsim.flow.return_codes", "`104` becomes `208`"): _CODE,
     ("flowsim.models.rank_one.rows", "`6` becomes `12`"): _ROOM,
     ("flowsim.flow.rows.workspace", "`6` becomes `12`"): _ROOM,
+    ("flowsim.models.memory.recursion",
+     "`abs(found - before) < _ERROR` becomes `abs(found - before) <= _ERROR`"): _ROUNDED,
+    ("flowsim.models.states.attention", "`4000000` becomes `8000000`"): _PARTS,
+    ("flowsim.models.uniform.quadrature", "`24` becomes `48`"): _FINER,
+    ("flowsim.models.rank_one.training.reduced", "`8` becomes `16`"): "d is known by then",
+    ("flowsim.flow.growth", "`power > _LEAST` becomes `power >= _LEAST`"): _ROUNDED,
+    ("flowsim.flow.chart",
+     "`1.0 + 0.25 * torch.arange(1, k + 1, dtype=theta.dtype, device=theta.device).sin(` becomes "
+     "`1.0 - 0.25 * torch.arange(1, k + 1, dtype=theta.dtype, device=theta.device).sin(`"):
+    "any point beside the row does as well",
     ("flowsim.flow.rows.workspace", "`2` becomes `4`"): _ROOM,
     ("flowsim.models.rank_one.termination",
      "`value < 1e-06 * reals[INFORMATION]` becomes "

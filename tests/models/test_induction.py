@@ -87,6 +87,18 @@ def test_the_ends_are_critical_and_on_either_side(length):
         assert float(along_share) * inward > 0 if inward else abs(float(along_share)) < 1e-9
 
 
+def test_its_end_losses_are_those_of_its_landscape_and_a_row_is_settled_close_to_them_only():
+    model = InductionModel(9)
+    losses, landscape = model.end_losses(), induction_landscape(model)
+    learned, trapped = landscape.ends[1], landscape.ends[-1]
+    assert (losses.best, losses.trap) == (learned.loss, landscape.plateau)
+    assert losses.difference == losses.speed == landscape.plateau - learned.loss
+    places = torch.tensor([[learned.alpha, learned.beta], [3.0, 0.5], [-20.0, trapped.beta]])
+    labels = losses.label_of_point(places.double())
+    assert labels.tolist() == [Label.GLOBAL_MINIMUM, Label.UNRESOLVED, Label.LOCAL_MINIMUM]
+    assert landscape.plateau > float(model.loss(places[1].double()))
+
+
 def test_what_cannot_be_decided_is_unresolved():
     model = InductionModel(9)
     landscape = induction_landscape(model)

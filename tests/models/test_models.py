@@ -1,3 +1,5 @@
+import math
+
 import mpmath
 import pytest
 import torch
@@ -8,7 +10,7 @@ import flowsim
 from flowsim import BinaryChain
 from flowsim.interface import LogitGapSystem
 from flowsim.models import CanonicalModel, energy
-from flowsim.models.gap_family.base import gap_loss, gap_slope
+from flowsim.models.gap_family.base import cross_entropy, excess, gap_loss, gap_slope
 
 
 def row_of(*values):
@@ -91,3 +93,22 @@ def test_a_compiled_half_is_handed_out_for_its_own_formulas_alone(name):
     assert other(model.chain).flow() is None
     if name != "states":
         assert type(model)(model.chain, bias="dynamic").flow() is None
+
+
+@pytest.mark.parametrize(("p", "q"), CHAINS)
+def test_what_a_loss_exceeds_the_entropy_rate_by_is_known_close_to_it_too(p, q):
+    chain = BinaryChain(p, q)
+    (pi0, pi1), targets = chain.stationary, (math.log(p / (1 - p)), math.log((1 - q) / q))
+    for step in (-3.0, 1e-4, 0.5, 2.0):
+        zero, one = row_of(targets[0] + step), row_of(targets[1] - 2 * step)
+        found = excess(chain, zero, one)
+        difference = cross_entropy(chain, zero, one) - chain.entropy_rate
+        torch.testing.assert_close(found, difference, rtol=1e-12, atol=1e-14)
+        bowl = (pi0 * p * (1 - p) + 4 * pi1 * q * (1 - q)) * step**2 / 2
+        assert abs(step) > 0.1 or found.item() == pytest.approx(bowl, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["canonical", "uniform", "linear", "untied"])
+def test_another_bias_is_refused(name):
+    with pytest.raises(flowsim.InputError, match='bias must be "optimal" or "dynamic", not'):
+        flowsim.model(name, 0.5, 0.8, bias="best")
