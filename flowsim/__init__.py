@@ -9,6 +9,8 @@ The names that matter, all of them attributes of this package:
     scan(model, starts[, path])    the limits of a Grid, a Cloud or Points as one labelled record
     descend(model, starts, name)   what gradient descent, momentum, Adam and AdamW do instead
     portrait(model)                basins, curves, arrows and orbits in the (w, e) plane
+    edge_distance(model, starts)   how far every start is from the nearest place with another end
+    continuation(spec, name, ...)  critical points, ends and shares over any parameter
     read_record(path)              any record that flowsim wrote; write_record writes it
     draw(record)                   the figure of any record
     InputError                     what bad input raises: one sentence
@@ -46,6 +48,7 @@ _MOVED = {
     "InductionModel": "models.InductionModel",
     "Interrupted": "errors.Interrupted",
     "Levels": "interface.EndLosses",
+    "Limits": "flow.Limits",
     "LinearAttentionModel": "models.LinearAttentionModel",
     "MixturePrior": "chains.MixturePrior",
     "OrderChain": "chains.OrderChain",
@@ -82,7 +85,8 @@ _MOVED = {
     "minima_curve": "models.minima_curve",
     "model_of": "spec.model_from_attributes",
     "open_record": "records.open_record",
-    "phase_space_record": "phase_space",
+    "phase_space": "portraits.phase_space",
+    "phase_space_record": "portraits.phase_space",
     "portrait_record": "portrait",
     "portrait_summary": "portraits.portrait_summary",
     "prior_losses": "chains.prior_losses",

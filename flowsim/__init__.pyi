@@ -15,11 +15,12 @@ from flowsim import records as records
 from flowsim import reduction as reduction
 from flowsim import reference as reference
 from flowsim import training as training
+from flowsim.bifurcation.record import continuation as continuation
+from flowsim.boundary.distance import edge_distance as edge_distance
 from flowsim.boundary.refine import refine_boundary as refine_boundary
 from flowsim.chain import BinaryChain as BinaryChain
 from flowsim.drawing.any_record import draw as draw
 from flowsim.errors import InputError as InputError
-from flowsim.flow.options import Limits as Limits
 from flowsim.flow.orbits import find_limits as find_limits
 from flowsim.flow.orbits import hitting_times as hitting_times
 from flowsim.flow.orbits import trajectories as trajectories
@@ -31,7 +32,6 @@ from flowsim.labels import Status as Status
 from flowsim.markov import MarkovChain as MarkovChain
 from flowsim.own import from_loss as from_loss
 from flowsim.portraits.in_plane import portrait as portrait
-from flowsim.portraits.in_space import phase_space as phase_space
 from flowsim.portraits.summaries import summarize as summarize
 from flowsim.records.netcdf import read_record as read_record
 from flowsim.records.netcdf import write_record as write_record

@@ -26,7 +26,7 @@ def small_records() -> dict[str, xr.Dataset]:
     plane = flowsim.model("canonical", 0.5, 0.8)
     makers: dict[str, Callable[[], xr.Dataset]] = {
         "portrait": lambda: flowsim.portrait(plane, resolution=8),
-        "phase space": lambda: flowsim.phase_space(flowsim.model("linear", 0.5, 0.8)),
+        "phase space": lambda: flowsim.portraits.phase_space(flowsim.model("linear", 0.5, 0.8)),
         "scan": lambda: flowsim.scan(plane, {"e": [0.5, 1.0], "w": [-1.0, 0.5]}),
         "gaussian": lambda: flowsim.gaussian(plane, [0.5, 1.0], samples=4),
         "comparison": lambda: full_model.compare(

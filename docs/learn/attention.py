@@ -196,7 +196,7 @@ assert ((share > 0.95) == (predicted == TRAPPED).numpy()).all()
 # bigrams, the others on the plane of trapped ends.
 
 # %%
-space = flowsim.phase_space(linear)
+space = flowsim.portraits.phase_space(linear)
 figure = flowsim.draw(space)
 figure.set_dpi(64)
 display(figure)

@@ -72,7 +72,7 @@ assert (ends[:, 0] * torch.tensor([-1, 1]) > 0.8).all()
 
 # %%
 starts = np.array([[-1.0, 1.0], [0.0, 0.0], [0.9, 0.8]])
-found = flowsim.boundary.edge_distance(model, starts, window)
+found = flowsim.edge_distance(model, starts, window)
 for start, distance in zip(starts, found.distance, strict=True):
     print(start, f"{distance:.6f}")
 
@@ -90,7 +90,7 @@ assert found.distance[1] < found.distance[[0, 2]].min()
 
 # %%
 draws = 1.5 * np.random.default_rng(0).standard_normal((60, 2))
-moved = flowsim.bifurcation.continuation(spec, "b", np.linspace(-0.6, 0.6, 7), draws)
+moved = flowsim.continuation(spec, "b", np.linspace(-0.6, 0.6, 7), draws)
 _, axes = plt.subplots(2, 1, sharex=True, figsize=(6, 6), dpi=75, layout="constrained")
 flowsim.draw(moved, axes[0])
 for name, style in (("minimum_1", "k-"), ("minimum_2", "k--")):

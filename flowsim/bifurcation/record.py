@@ -137,7 +137,7 @@ def continuation(
     ...     def loss(self, theta):
     ...         return (theta[..., 0] ** 2 - 1) ** 2 / 4 + self.g * theta[..., 0]
     ...
-    >>> record = flowsim.bifurcation.continuation(flowsim.ModelSpec(Well), "g", [-0.5, 0.0, 0.5])
+    >>> record = flowsim.continuation(flowsim.ModelSpec(Well), "g", [-0.5, 0.0, 0.5])
     >>> record.event_kind.values.tolist(), record.event_value.values.round(6)
     (['fold', 'fold'], array([-0.3849,  0.3849]))
     """

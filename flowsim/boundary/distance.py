@@ -26,7 +26,6 @@ from flowsim.errors import InputError
 from flowsim.flow.labelling import label_ends
 from flowsim.flow.options import accepts_starts
 from flowsim.flow.orbits import find_limits
-from flowsim.flow.rows.engine import SwitchingSolver
 from flowsim.flow.solver import solver_of
 from flowsim.interface import Model, Range
 from flowsim.labels import Label
@@ -34,8 +33,6 @@ from flowsim.landscape.ends import Ends
 
 #: Nodes in which other ends are sought: along each of one or two axes, and in all of more.
 _ALONG, _NODES = {1: 256, 2: 64}, 4096
-#: Error per step near the boundary, where the flow is followed in torch.
-_RTOL = 1e-9
 #: Halvings of a probe beside the boundary. Other brackets are halved to this part of the window.
 _PROBE, _EXACT = 10, 3e-8
 #: Halvings between places on a line, if the field alone is asked.
@@ -95,7 +92,7 @@ def edge_distance(model: Model, starts: Numbers, within: Mapping[str, Range] | N
 
     >>> import flowsim
     >>> model = flowsim.model("canonical", 0.5, 0.8)
-    >>> found = flowsim.boundary.edge_distance(model, [[0.8, -0.4], [1.5, 0.5]])
+    >>> found = flowsim.edge_distance(model, [[0.8, -0.4], [1.5, 0.5]])
     >>> found.distance.round(6), found.is_bound
     (array([0.146576, 0.541004]), False)
     """
@@ -179,10 +176,11 @@ class Search:
 
     def _codes_of(self, theta: Tensor, exact: bool = True) -> np.ndarray:
         """Codes of the ends of θ (m, k); −1 of those in no basin."""
-        if exact and isinstance(self.solver, SwitchingSolver):
-            found = label_ends(self.model, self.solver.follow_once(theta))
+        follow_once = getattr(self.solver, "follow_once", None)
+        if exact and follow_once is not None:
+            found = label_ends(self.model, follow_once(theta))
         else:
-            found = find_limits(self.model, theta, _RTOL if exact and self.batched else None)
+            found = find_limits(self.model, theta)
         end_codes = self.ends.identify(found).numpy()
         return np.where(np.isin(found.label.numpy(), _NONE), -1, end_codes)
 

@@ -53,7 +53,7 @@ def draw_phase_space(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[
 
     >>> import flowsim
     >>> bowl = flowsim.from_loss(lambda x, y, z: x**2 + y**2 + 2 * z**2, "bowl")
-    >>> record = flowsim.phase_space(bowl, rtol=1e-3, atol=1e-3)
+    >>> record = flowsim.portraits.phase_space(bowl, rtol=1e-3, atol=1e-3)
     >>> flowsim.drawing.draw_phase_space(record).axes[0].name
     '3d'
     """

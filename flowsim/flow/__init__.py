@@ -5,6 +5,7 @@ from flowsim.door import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
+        "Limits": "flow.options",
         "SolverOptions": "flow.options",
         "label_ends": "flow.labelling",
         "settling_times": "flow.orbits",

@@ -2,4 +2,6 @@
 
 from flowsim.door import lazy_names
 
-__getattr__, __dir__, __all__ = lazy_names(__name__, {"portrait_summary": "portraits.summaries"})
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__, {"phase_space": "portraits.in_space", "portrait_summary": "portraits.summaries"}
+)

@@ -60,7 +60,7 @@ def phase_space(
 
     >>> import flowsim
     >>> model = flowsim.model("linear", 0.5, 0.8)
-    >>> record = flowsim.phase_space(model, rtol=1e-3, atol=1e-3)
+    >>> record = flowsim.portraits.phase_space(model, rtol=1e-3, atol=1e-3)
     >>> record.orbit_e.dims
     ('time', 'orbit')
     """

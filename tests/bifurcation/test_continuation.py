@@ -151,7 +151,7 @@ def test_steps_on_a_quadratic_flip_at_two_over_its_curvature():
 
 def test_ends_keep_their_names_and_shares_have_intervals(tmp_path):
     starts = torch.linspace(-2, 2, 12).double()[:, None]
-    record = flowsim.bifurcation.continuation(ModelSpec(Well), "g", [-0.6, -0.2, 0.2, 0.6], starts)
+    record = flowsim.continuation(ModelSpec(Well), "g", [-0.6, -0.2, 0.2, 0.6], starts)
     share = record["share"].sel(basin=["minimum_1", "minimum_2"]).values
     assert share[0].tolist() == [1, 0]
     assert share[-1].tolist() == [0, 1]
@@ -170,7 +170,7 @@ def test_ends_keep_their_names_and_shares_have_intervals(tmp_path):
 def test_distances_of_both_minima_to_the_saddle_are_closed_forms():
     """Of the double well: to its middle root of x³ − x + g = 0, and none beyond the folds."""
     starts = torch.tensor([[-2.0], [2.0]]).double()
-    record = flowsim.bifurcation.continuation(ModelSpec(Well), "g", [0.1, 0.6], starts, edge=True)
+    record = flowsim.continuation(ModelSpec(Well), "g", [0.1, 0.6], starts, edge=True)
     away = record["edge_distance"].sel(basin=["minimum_1", "minimum_2"]).values
     order = record["end_x"].sel(basin=["minimum_1", "minimum_2"]).values[0].argsort()
     known = np.diff(np.sort(np.roots([1, 0, -1, 0.1]).real))
@@ -180,7 +180,7 @@ def test_distances_of_both_minima_to_the_saddle_are_closed_forms():
     assert len(flowsim.draw(record).axes) == 3
     step = flowsim.OptimizerChoice.named("gd", None)
     with pytest.raises(InputError, match="of ends of the flow that are points"):
-        flowsim.bifurcation.continuation(
+        flowsim.continuation(
             ModelSpec(Well), "learning_rate", [0.1, 0.5], optimizer=step, edge=True
         )
 
@@ -201,7 +201,7 @@ def test_a_run_stopped_at_any_moment_goes_on_from_what_was_kept(tmp_path):
 
         with kept(tmp_path / "a.nc", {"g": str(g)}, resume, overwrite=False) as keep:
             starts = [[-1.5], [1.5]]
-            record = flowsim.bifurcation.continuation(
+            record = flowsim.continuation(
                 ModelSpec(Well), "g", [-g, 0.0, g], starts, keep=until(keep)
             )
         return record, len(computed)
@@ -233,7 +233,7 @@ def test_what_cannot_be_continued_is_refused():
         (ModelSpec(Well), "learning_rate", [0.1, 1.0], "of an optimizer"),
     ):
         with pytest.raises(InputError, match=words):
-            flowsim.bifurcation.continuation(spec, parameter, values)
+            flowsim.continuation(spec, parameter, values)
 
 
 @pytest.mark.slow
@@ -241,7 +241,7 @@ def test_the_search_finds_the_birth_of_the_trap():
     """Both halves of the line e = 0 change at it; the curve of minima moves and is left out."""
     name, arguments, parameter, born = "canonical", {"p": 0.5, "q": 0.3}, "q", 0.5
     values = np.linspace(born - 0.2, born + 0.15, 4)
-    record = flowsim.bifurcation.continuation(ModelSpec(name, arguments), parameter, values)
+    record = flowsim.continuation(ModelSpec(name, arguments), parameter, values)
     assert record.event_kind.values.tolist() == ["pitchfork", "pitchfork"]
     assert record.event_value.values == pytest.approx([born, born], abs=1e-8)
     assert np.abs(record.branch_e.values).max() < 1e-6

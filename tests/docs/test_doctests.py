@@ -30,8 +30,8 @@ def examples():
 EXAMPLES = [*examples()]
 #: Examples that compute for more than a second.
 SLOW = {
-    "flowsim.phase_space", "flowsim.drawing.draw_phase_space",
-    "flowsim.bifurcation.fold_curves", "flowsim.bifurcation.continuation",
+    "flowsim.portraits.phase_space", "flowsim.drawing.draw_phase_space",
+    "flowsim.bifurcation.fold_curves", "flowsim.continuation",
     "flowsim.boundary.edge_state", "flowsim.reduction.transverse_growth",
     "flowsim.reduction.agreement", "flowsim.noise.end_probabilities",
 }  # fmt: skip

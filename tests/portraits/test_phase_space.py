@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 
-from flowsim import BinaryChain, phase_space, portrait
+from flowsim import BinaryChain, portrait
 from flowsim.curves import curves_of
 from flowsim.drawing import draw_phase_space, draw_portrait
 from flowsim.models import LinearAttentionModel
+from flowsim.portraits import phase_space
 
 MODELS = {
     "linear above": LinearAttentionModel(BinaryChain(0.5, 0.8)),

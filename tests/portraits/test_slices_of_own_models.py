@@ -117,7 +117,7 @@ def test_what_is_no_slice_is_told_in_python(model):
     four = flowsim.from_loss(lambda x, y, z, u: x**2 + y**2 + z**2 + u**2, "four")
     for flat in (four, with_axes(four, "z", "u")):
         with pytest.raises(InputError, match="the four model, as chosen, has no view in space"):
-            flowsim.phase_space(flat)
+            flowsim.portraits.phase_space(flat)
 
 
 def test_a_model_with_a_plane_of_its_own_keeps_it():
@@ -130,7 +130,7 @@ def test_a_model_with_a_plane_of_its_own_keeps_it():
 @pytest.mark.slow
 @pytest.mark.turns
 def test_orbits_in_space_end_where_the_closed_form_says(model, mine):
-    record = flowsim.phase_space(model, window=window("xyz"))
+    record = flowsim.portraits.phase_space(model, window=window("xyz"))
     path = np.stack([record[f"orbit_{name}"] for name in "xyz"], axis=-1)
     for i, name in enumerate("xyz"):
         assert SIDES[name][0] < path[0, :, i].min() < path[0, :, i].max() < SIDES[name][1]
