@@ -22,7 +22,7 @@ from torch import Tensor
 
 from flowsim.flow.batch import padded_indices, times_to_fraction
 from flowsim.flow.chart import Chart
-from flowsim.flow.growth import Growth
+from flowsim.flow.growth import AT_ONCE, Growth
 from flowsim.flow.idle import WINDOW, Idle
 from flowsim.flow.labelling import EndStates
 from flowsim.flow.near_saddles import displace, resolve_near_saddles
@@ -139,7 +139,8 @@ _STATUS = {
     REPEATS: Status.PERIODIC,
     STAYS: Status.TIMED_OUT,
 }
-#: After so many steps each, rows that seem to come back are tried, all together; after the second
+#: After so many steps each, rows that seem to come back, or to blow up, are tried, all together;
+#: after the second
 #: and twice as many each, whether rows spiral outwards.
 _TRIED, _OUTWARD = 20, 8 * FIRST
 #: Spirals are tried after so many times ``FIRST`` steps; after these steps rows go on more roughly
@@ -728,6 +729,10 @@ def follow(
         state.advance(state.h)
         if growth is not None:
             growth.record(model, state.index, state.theta, state.time)
+            at_once = padded_indices(state.h <= AT_ONCE * state.time)
+            if attempt % _TRIED == 0 and len(at_once):
+                motion = (x[at_once] for x in (state.index, state.theta, state.time))
+                state.stuck[at_once] |= growth.blows_up(model, *motion)
         if circles is not None:
             circles.record(attempt + 1, state)
         if idle is not None and attempt >= WINDOW:

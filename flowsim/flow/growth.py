@@ -39,10 +39,12 @@ _PART = 1e-3
 _SLOW, _LEAST = 0.5, 1e-3
 #: A row has blown up when it would double in this part of its time, like (T − t)^(−1/(p−1)) with p
 #: up to the second; or like an exponential, looked at when its speed is this many times e-fold.
-_AT_ONCE, _DEGREE, _FOLDS = 1e-9, 40.0, 3.0
-#: A row moves on a straight line within this part of its speed. Powers of ten of its distance at
-#: which the field is looked at there; it turns back above so many times what rounding may do.
-_STRAIGHT, _LOOKS, _SEEN = 1e-6, (-2.0, 12.0, 0.004), 30.0
+AT_ONCE, _DEGREE, _FOLDS = 1e-9, 40.0, 3.0
+#: A row moves on a straight line within this part of its speed. The field is looked at there at
+#: these times its distance; it turns back above so many times what rounding may do.
+_STRAIGHT, _LOOKS, _SEEN = 1e-6, 10 ** torch.arange(-2, 12, 0.004, dtype=torch.float64), 30.0
+#: What blows up is looked at on all its way.
+_ANYWHERE = torch.cat([_LOOKS, 10 ** torch.arange(12, 300, 0.1, dtype=torch.float64)])
 
 
 class Growth:
@@ -91,16 +93,14 @@ class Growth:
             self.escapes[rows] = steady
         self.news = bool(self.escapes.any())
 
-    def stuck(self, model: Model, index: Tensor, theta: Tensor, time: Tensor) -> None:
-        """Note of rows that no step is short enough for which of them blow up."""
-        if not len(index):
-            return
+    def stuck(self, model: Model, index: Tensor, theta: Tensor, time: Tensor) -> Tensor:
+        """Note of rows (m,) whose time stands still which of them blow up; mask of them."""
         leads = (theta - self.start[index]).abs().argmax(1, keepdim=True)
         field = model.field(theta)
         place, speed = theta.gather(1, leads)[:, 0], field.gather(1, leads)[:, 0]
         quicker = _quicker(model, theta, field, leads)
         degree = place * quicker
-        soon = (place / speed > 0) & (place / speed <= _AT_ONCE * time)
+        soon = (place / speed > 0) & (place / speed <= AT_ONCE * time)
         # like an exponential: further on the logarithm of the speed grows as evenly, while before
         # a place where the speed has no bound it grows more and more
         further = theta + _FOLDS * (1 / (quicker * speed)).unsqueeze(1) * field
@@ -110,6 +110,24 @@ class Growth:
         blows = soon & (degree > 1) & ((degree <= _DEGREE) | evenly)
         joins = field.abs() >= _PART * speed.abs().unsqueeze(1)
         self.blown[index] = blows.unsqueeze(1) & joins
+        return blows
+
+    def blows_up(self, model: Model, index: Tensor, theta: Tensor, time: Tensor) -> Tensor:
+        """Mask of rows (m,) that blow up along straight lines on which nothing turns back."""
+        field = model.field(theta)
+        ahead = (model.jacobian(theta) @ field.unsqueeze(2)).squeeze(2)
+        along = (ahead * field).sum(1, keepdim=True) / field.square().sum(1, keepdim=True) * field
+        straight = (ahead - along).abs().amax(1) <= _STRAIGHT * along.abs().amax(1)
+        blows = self.stuck(model, index, theta, time) & straight
+        away = (theta - self.start[index]).abs()
+        turns = self.turned[index] > self.far.time[index, -4:-3]
+        turns &= away >= _PART * away.amax(1, keepdim=True)
+        blows &= ~turns.any(1)  # or it may turn again
+        for i in blows.nonzero()[:, 0].tolist():
+            way = field[i] / field[i].abs().max() * theta[i].abs().max()
+            blows[i] = not _against(model, theta[i] + _ANYWHERE.to(theta)[:, None] * way, way)
+        self.blown[index[~blows]] = False
+        return blows
 
     def _on(self, notes: _Notes, rows: Tensor) -> Tensor:
         """Mask of the coordinates that grow on and on by these notes, (m, k)."""
@@ -231,15 +249,9 @@ class Growth:
         before = self.time.theta[rows, -2]
         straight &= (((before - end).abs() <= _NOTHING * away.abs().amax(1, True)) | grows).all(1)
         turns = torch.zeros_like(straight)
-        parts = 10.0 ** torch.arange(*_LOOKS, dtype=end.dtype, device=end.device)
+        parts = _LOOKS.to(end)[:, None] - 1
         for i in straight.nonzero()[:, 0].tolist():
-            place = end[i] + (parts[:, None] - 1) * away[i]
-            along = (model.field(place) * away[i]).sum(1)
-            back = place[along < 0]
-            if len(back):
-                noise = [((model.field(x) * away[i]).sum(1) - along[along < 0]).abs()
-                         for x in rounded(back)]  # fmt: skip
-                turns[i] = bool((-along[along < 0] > _SEEN * torch.stack(noise).amax(0)).any())
+            turns[i] = _against(model, end[i] + parts * away[i], away[i])
         return turns
 
     def last_time(self, rows: Tensor) -> Tensor:
@@ -293,6 +305,16 @@ class _Notes:
         middle = (logs[:, 1:] + logs[:, :-1]) / 2
         ratio = (rate[:, 1:] / rate[:, :-1]).log() / middle.diff(dim=1).unsqueeze(2)
         return rate, ratio.exp()
+
+
+def _against(model: Model, places: Tensor, way: Tensor) -> bool:
+    """Whether the field at some of these places (p, k) is against a way (k,), not by rounding."""
+    along = (model.field(places) * way).sum(1)
+    back = places[along < 0]
+    if not len(back):
+        return False
+    scatter = [((model.field(x) * way).sum(1) - along[along < 0]).abs() for x in rounded(back)]
+    return bool((-along[along < 0] > _SEEN * torch.stack(scatter).amax(0)).any())
 
 
 def _quicker(model: Model, theta: Tensor, field: Tensor, leads: Tensor) -> Tensor:

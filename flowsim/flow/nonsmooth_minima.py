@@ -100,7 +100,7 @@ def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
             step = _LONGEST * reach / size * 0.5 ** torch.arange(_HALVINGS).to(y)
             there = model.loss((y + step[:, None] * down) / root).detach()
             here = model.loss((y / root)[None]).detach()
-            falls = there <= here - _DESCENT * step * size**2
+            falls = there <= here - _DESCENT * size * step * size
             # the lowest of them: the longest may go back and forth across a valley
             best = torch.where(falls, there, torch.inf).argmin()
             if not bool(falls[best]) or float(step[best]) * size < 0.1 * radius:

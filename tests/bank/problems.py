@@ -438,6 +438,12 @@ def competing(x: float, y: float) -> Outcome:
     return minimum((1, 0) if x > y else (0, 1))
 
 
+def turned(x: float, y: float) -> tuple[float, float]:
+    """Where r' = r(1 - r), angle' = 1 - r ends: the angle grows by log(1/r)."""
+    angle = math.atan2(y, x) - math.log(math.hypot(x, y))
+    return math.cos(angle), math.sin(angle)
+
+
 def ring_end(x: float, y: float) -> Outcome:
     """On r = 1 tilted by x/10 one minimum, at the least root of 4x³ − 4x + 1/10, y = 0."""
     return minimum((RING[0], 0))
@@ -536,6 +542,22 @@ PROBLEMS = [
             {"z": 0.1}, at=1.0),
     Problem(of_loss("TiltedRing", "x y", lambda x, y: (x**2 + y**2 - 1) ** 2 + 0.1 * x),
             box((-2, 2), (-2, 2)), closed(ring_end), WIDE, at=1.0),
+    Problem(system("RingOfRest", "x y",
+                   lambda x, y: (x * (1 - x * x - y * y), y * (1 - x * x - y * y))),
+            np.array([[0.5, 0.2], [-2, 1], [0, 0]]),
+            closed(lambda x, y: minimum((x / math.hypot(x, y), y / math.hypot(x, y)), key="ring")
+                   if x or y else saddle((0, 0))), WIDE, at=1.0, few=3),
+    Problem(system("SpiralToRing", "x y", lambda x, y: (
+                (x - y) * (1 - torch.sqrt(x * x + y * y)), (x + y) * (1 - torch.sqrt(x * x + y * y)))),
+            np.array([[0.5, 0.2], [-2, 1], [1e-3, 0]]),
+            closed(lambda x, y: minimum(turned(x, y), key="ring")), at=1.0),
+    Problem(of_loss("RingAcrossSaddle", "x y z",
+                    lambda x, y, z: (x * x + y * y - 1) ** 2 / 4 + (z * z - 1) ** 2 / 4),
+            np.array([[0.5, 0.2, 0.1], [-2, 1, -0.3], [0.3, 0.4, 0]]),
+            closed(lambda x, y, z: minimum(
+                (x / math.hypot(x, y), y / math.hypot(x, y), math.copysign(1, z)),
+                key=f"ring {z > 0}") if z else saddle(
+                (x / math.hypot(x, y), y / math.hypot(x, y), 0))), at=1.0, few=3),
     Problem(of_loss("HalfLines", "x y", lambda x, y: y**2 / (2 * x**2), metric=(1.0, 1.0)),
             box((0.5, 2), (-1, 1)),
             closed(lambda x, y: minimum((math.hypot(x, y), 0), 1e-3, key="half line")),
@@ -643,6 +665,11 @@ PROBLEMS = [
     Problem(of_loss("BlowUp", "x y", lambda x, y: -(x**4) / 4 + y**2 / 2),
             np.array([[1.0, 1], [-0.5, 0.3], [0.1, -1], [-2, 0]]),
             closed(lambda x, y: infinity((math.copysign(INF, x), NAN), -INF)), WIDE, at=0.1),
+    Problem(of_loss("BlowUpLikeCosh", "x", lambda x: -torch.cosh(x)),
+            np.array([[0.2], [-1.5], [0.01]]),
+            closed(lambda x: infinity((math.copysign(INF, x),), -INF)), few=1),
+    Problem(of_loss("GrowthToTheFloor", "x y", lambda x, y: EXP(2 * x - 60) / 2 - EXP(x) + y**2 / 2),
+            np.array([[0.1, 0.5], [3, -1]]), closed(lambda x, y: minimum((60, 0), 1e-3)), few=1),
     Problem(of_loss("Hyperbolic", "x y", lambda x, y: (y**2 - x**2) / 2), box((-2, 2), (-2, 2)),
             closed(lambda x, y: infinity((math.copysign(INF, x), 0), -INF)), WIDE, at=1.0),
     Problem(of_loss("MonkeySaddle", "x y", lambda x, y: x**3 - 3 * x * y**2), box((-2, 2), (-2, 2)),
