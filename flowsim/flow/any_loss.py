@@ -834,10 +834,12 @@ class _Circles:
             # what slows down settles
             moves = padded_indices(_speed(state) > _SETTLES * state.fastest)
             if len(moves):
-                self.stays[index[moves]], self.news = wanders(state.select(moves)), True
+                rows = index[moves]
+                wander = wanders(state.select(moves)) & ~returns.drifts[rows]
+                self.stays[rows], self.news = wander, True
         returned = returns.record(attempt, index, state)
         if bool(returned.any()):
-            seem = torch.where(returned, returns.near(index), 0)
+            seem = returns.near(index, returned)
             self.turns[index] = torch.where(seem > 0, seem, self.turns[index])
 
     def note_ends(self, ends: EndStates, spent: Tensor) -> None:

@@ -32,6 +32,8 @@ _KEPT, _TURNS = 9, 4
 _NEAR, _REMAINS = 1e-3, 1e-2
 #: An orbit is closed when it misses itself by this part of its extent at most.
 _CLOSED = 1e-7
+#: It drifts when it misses itself, from turn to turn, by the same within this part.
+_SAME_WAY = 0.1
 #: An orbit that misses itself by more when it is followed with larger errors is not closed.
 _MISSES = 1e-4
 #: A spiral into a sink is tried at so many distances, its own times 1, 1/2, …, and one outwards at
@@ -72,6 +74,7 @@ class Returns:
         low, high: the extent of the orbit since then, (n, k).
         places, times, count: the last returns, (n, r, k) and (n, r), and how many there were.
         pieces: the least and the largest θ in each part of the steps, (2, n, p, k).
+        drifts: which rows, when last seen, nearly came back and moved alike in each turn, (n,).
     """
 
     def __init__(self, y: Tensor, field: Tensor, curve: Tensor, time: Tensor, most: int) -> None:
@@ -83,7 +86,7 @@ class Returns:
         self.low, self.high, self.least, self.largest, self.time = more
         self.places = torch.full_like(y[:, None], torch.nan).repeat(1, _KEPT, 1)
         self.times = torch.full_like(y[:, :1], torch.nan).repeat(1, _KEPT)
-        self.count = torch.zeros_like(time)
+        self.count, self.drifts = torch.zeros_like(time), torch.zeros_like(time).bool()
         edge = torch.full_like(y[:, None], torch.inf).repeat(1, LOOKS * _PIECES, 1)
         self.pieces = torch.stack([edge, -edge])
 
@@ -132,17 +135,18 @@ class Returns:
         """The middle of the orbits' extents, (m, k)."""
         return (self.low[index] + self.high[index]) / 2
 
-    def near(self, index: Tensor) -> Tensor:
-        """After how many returns each row seems to come back to where it was, (m,); 0 if not."""
+    def near(self, index: Tensor, returned: Tensor) -> Tensor:
+        """After how many returns rows that returned seem to be where they were, (m,); 0 if not."""
         places = self.places[index] / self.scale[index].unsqueeze(1)
         turns = torch.zeros_like(index)
         count = self.count[index].long()
-        tried = (count & (count - 1) == 0) | (count == 3)
+        tried = returned & ((count & (count - 1) == 0) | (count == 3))
         for m in range(_TURNS, 0, -1):
             last = (places[:, -1] - places[:, -1 - m]).abs().amax(1)
             before = (places[:, -1 - m] - places[:, -1 - 2 * m]).abs().amax(1)
             seems = (last <= _NEAR) | (last / (before - last) * last <= _REMAINS) & (last < before)
             turns = torch.where(tried & seems, m, turns)
+        self.drifts[index[tried & (turns == 0)]] = False
         return turns
 
     def closed(self, index: Tensor, turns: Tensor, chart: Chart, fines: Sequence[Fine]) -> Tensor:
@@ -197,6 +201,10 @@ class Returns:
         limit = first + signed / (1 - signed) * (first - second)
         whole = torch.where(closed, first, limit)
         found = seen & (closed | cycle) & (period > 0)
+        onwards = ((there - last) - (other - before)).abs() / extent
+        if exact:
+            goes_on = (missed <= _NEAR) & (onwards.amax(1) <= _SAME_WAY * missed)
+            self.drifts[index] = seen & ~found & goes_on
         # smaller errors close an orbit that misses itself by errors alone, or see a slow cycle
         hopeful = (missed <= _MISSES) | (rate < 1) & (missed <= _REMAINS)
         return torch.where(found, whole, torch.nan), seen & hopeful
@@ -214,7 +222,7 @@ class Returns:
             low = low.unflatten(1, (_PIECES, LOOKS)).amin(2)
             high = high.unflatten(1, (_PIECES, LOOKS)).amax(2)
         low, high = low[:, 1:], high[:, 1:]
-        return _alike(low, high, part > 0)
+        return _alike(low, high, part > 0) & ~self.drifts[index]
 
     def may_cycle(self, index: Tensor) -> Tensor:
         """Mask of rows whose last returns are near others, or too few to say, (m,)."""

@@ -779,6 +779,24 @@ PROBLEMS = [
     Problem(system("SpiralOut", "x v", lambda x, v: (v, v - 2 * x)), box((-2, 2), (-2, 2)),
             closed(lambda x, v: Outcome((Label.INFINITY,), key="away")),
             {"x": (-2.1, 1.9), "v": (-1.8, 2.2)}, at=1.0),
+    Problem(system("CubicDamping", "x v", lambda x, v: (v, -x - v**3)),
+            np.array([[0.01, 0], [1e-3, 0], [2, 1], [0.5, 0.3]]),
+            closed(lambda x, v: Outcome((Label.LOCAL_MINIMUM, Label.UNRESOLVED), (0, 0), 0.1)), at=3.0),
+    Problem(system("CubicPush", "x y", lambda x, y: (
+                x * (x * x + y * y) / 100 - y, y * (x * x + y * y) / 100 + x)),
+            np.array([[0.01, 0], [0.5, 0.3]]),
+            closed(lambda x, y: Outcome((Label.INFINITY, Label.UNRESOLVED))), at=3.0),
+    *(Problem(system(f"SlowBesideCycle{n}", "x y z", lambda x, y, z, n=n: (
+                x - y - x * (x * x + y * y), x + y - y * (x * x + y * y), -(10.0**n) * z)),
+              np.array([[0.5, 0.3, 1], [-1, 0.2, -3]]),
+              closed(lambda *x: Outcome((Label.BOUNDED, Label.UNRESOLVED))), at=3.0)
+      for n in (-3, -6)),
+    *(Problem(system(f"{name}", "x y", field), np.array([[0.7, 0.3], [1, -1], [-2, 0.1]]), closed(end))
+      for name, field, end in (
+          ("SignsRest", lambda x, y: (-torch.sign(x), -torch.sign(y)),
+           lambda x, y: Outcome((*MINIMA, Label.UNRESOLVED), (0, 0), 2.0)),
+          ("SignLeadsOn", lambda x, y: (-torch.sign(x), 1),
+           lambda x, y: Outcome((Label.INFINITY, Label.UNRESOLVED))))),
     # of training, mechanics, chemistry: a place far from 0, a bound of the domain, a jump both ways
     Problem(of_loss("Entropy", "p q", lambda p, q: p * LOG(p) + q * LOG(q) - p),
             np.array([[0.5, 0.5], [2, 0.1], [0.01, 3]]),

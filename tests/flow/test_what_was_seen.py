@@ -48,6 +48,13 @@ def test_closed_orbits_and_cycles_are_periodic(formula, starts, period):
 
 
 @pytest.mark.slow
+def test_an_orbit_that_each_turn_damps_by_the_same_little_is_not_bounded():
+    damped = Field("xv", lambda x, v: [v, -x - v**3])
+    found = flowsim.find_limits(damped, [[0.003, 0.0]], max_steps=300)
+    assert labels(found) == [Label.UNRESOLVED]
+
+
+@pytest.mark.slow
 def test_no_row_is_taken_through_a_cycle_between_it_and_a_sink():
     def field(x, y):
         fall = (x**2 + y**2 - 1) ** 2
