@@ -63,7 +63,7 @@ def add_edge_distance(record: xr.Dataset, model: Model) -> xr.Dataset:
     Args:
         record: of a scan of ``model`` by its flow, without further arguments that vary. Over a grid
             distances are in the coordinates that vary, within the grid's window; of a cloud or a
-            list of points in all coordinates, as ``edge_distance`` gives them.
+            list of points in all coordinates, within the usual window and as far as starts lie.
         model: the model.
 
     Returns:
@@ -87,10 +87,16 @@ def add_edge_distance(record: xr.Dataset, model: Model) -> xr.Dataset:
     if scattered:
         columns = [record[name].broadcast_like(label).to_numpy().ravel() for name in scattered]
         known = [name.removeprefix("start_") for name in scattered]
-        from flowsim.boundary.distance import edge_distance
+        from flowsim.boundary.distance import edge_distance, usual_window
 
         theta = to_model(model, known, np.stack(columns, axis=1))
-        away = edge_distance(model, theta).distance.numpy().reshape(label.shape)
+        window = {
+            name: (min(low, float(column.min())), max(high, float(column.max())))
+            for (name, (low, high)), column in zip(
+                usual_window(model).items(), theta.T, strict=True
+            )
+        }
+        away = edge_distance(model, theta, window).distance.numpy().reshape(label.shape)
         found = record.assign(edge_distance=(dims, away, edge_attributes(model, names)))
         return with_ends(found)
     fixed = {str(name): float(v) for name, v in record.coords.items() if not v.dims}

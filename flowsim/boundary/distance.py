@@ -88,7 +88,8 @@ def edge_distance(model: Model, starts: Numbers, within: Mapping[str, Range] | N
         the boundary is smooth, the error is about 3e-8 of the window.
 
     Raises:
-        InputError: starts of a wrong shape, or names in ``within`` that are no coordinates.
+        InputError: starts of a wrong shape, or outside the usual window, or names in ``within``
+            that are no coordinates.
 
     >>> import flowsim
     >>> model = flowsim.model("canonical", 0.5, 0.8)
@@ -98,13 +99,16 @@ def edge_distance(model: Model, starts: Numbers, within: Mapping[str, Range] | N
     """
     assert isinstance(starts, Tensor)
     names = model.coordinates
-    usual = model.plane.window if len(names) > 1 else {}
-    window = dict(within or {name: usual.get(name, (-3.0, 3.0)) for name in names})
+    window = dict(within or usual_window(model))
     for name, (low, high) in window.items():
         if name not in names or not low < high:
             raise InputError(f"within takes LOW < HIGH of {', '.join(names)}, not {name}")
     free = [names.index(name) for name in window]
     theta = starts.reshape(-1, len(names))
+    sides = torch.tensor([*window.values()]).to(theta)
+    if not within and bool(((theta < sides[:, 0]) | (theta > sides[:, 1])).any()):
+        here = ", ".join(f"{name} = {low:g} to {high:g}" for name, (low, high) in window.items())
+        raise InputError(f"starts lie outside the usual window, {here}: say within which to search")
     others = [i for i in range(len(names)) if i not in free]
     distance, nearest = torch.full((len(theta),), torch.nan).to(theta), theta * torch.nan
     apart = torch.nn.functional.pad(theta[:, others], (0, 1))
@@ -127,6 +131,12 @@ def edge_distance(model: Model, starts: Numbers, within: Mapping[str, Range] | N
         nearest[rows] = torch.where(lifted.isfinite().all(1, keepdim=True), lifted, torch.nan)
     lead = starts.shape[:-1]
     return EdgeDistance(distance.reshape(lead), nearest.reshape(starts.shape), len(free) > 2)
+
+
+def usual_window(model: Model) -> dict[str, Range]:
+    """The window of the model's plane, and (−3, 3) of other coordinates."""
+    usual = model.plane.window if len(model.coordinates) > 1 else {}
+    return {name: usual.get(name, (-3.0, 3.0)) for name in model.coordinates}
 
 
 class Search:

@@ -76,12 +76,13 @@ def test_distances_of_the_canonical_model_are_those_to_its_separatrix(p):
 @pytest.mark.parametrize(
     ("within", "sentence"),
     [({"x": (0, 1)}, "within takes LOW < HIGH of e, w, not x"),
-     ({"e": (1, 0)}, "within takes LOW < HIGH of e, w, not e")],
+     ({"e": (1, 0)}, "within takes LOW < HIGH of e, w, not e"),
+     (None, "outside the usual window, e = -3 to 3, w = -3 to 3: say within which")],
 )  # fmt: skip
 def test_wrong_windows_are_answered_in_one_sentence(within, sentence):
     model = flowsim.model("canonical", 0.5, 0.8)
     with pytest.raises(flowsim.InputError, match=sentence):
-        edge_distance(model, [[1.0, 1.0]], within)
+        edge_distance(model, [[1.0, 1.0], [1.0, 4.0]], within)
 
 
 @pytest.mark.parametrize(("bent", "off"), [(0.0, 2e-7), (0.7, 2e-6)])
