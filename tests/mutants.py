@@ -3,10 +3,10 @@
 A fault is one changed operator, number, condition or statement. First the tests run once, each
 within ``LIMIT`` seconds, with modules that note which statements each test reaches. Then each fault
 runs in a fork of a process that has the large libraries loaded, with a finder that gives the
-changed module in place of its file; no file is touched. Only tests that reach the changed
+changed module in place of its file; no file is touched. Tests that reach the changed
 statement run, the quickest first, for about ``BUDGET`` seconds, until one fails; of a statement
-that runs at import, tests that reach what reads its names, and then any other of the module. Slow
-tests and those that take turns count as well. The result is ``tests/MUTANTS.md``.
+that runs at import, tests that reach what reads its names; where time is left, any other tests of
+the module. Slow tests and those that take turns count too. The result is ``tests/MUTANTS.md``.
 
     python tests/mutants.py [--sample 6] [--seed 0] [MODULE ...]
 
@@ -445,9 +445,10 @@ def attack(name, plain, known, sample, seed):
             tests, cost = chosen(known, {(name, statement)})
         else:  # a number that a test may read itself
             texts = {test: (ROOT / test.split("::")[0]).read_text() for test in known}
-            also = {test for test, text in texts.items() if name in text}
+            word = name.rpartition(".")[2].replace("_", "-")  # how a model is called
+            also = {test for test, text in texts.items() if name in text or f'"{word}"' in text}
             tests, cost = chosen(known, users(name, tree, line), also)
-        if not (statement and tests):  # it runs when the module is imported
+        if cost < BUDGET:  # it runs at import, or once in the first test that needs it
             every_place = {place for _, at in known.values() for place in at}
             more, more_cost = chosen(known, {place for place in every_place if place[0] == name})
             tests, cost = [*dict.fromkeys([*tests, *more])], cost + more_cost

@@ -150,10 +150,9 @@ def test_a_row_that_turns_and_turns_in_one_place_gets_no_further():
             at = place + moved * attempt
             idle.record(attempt, torch.arange(1), at, torch.ones_like(place), speed, 0 * speed)
         assert (idle.over.tolist(), idle.slow.tolist(), idle.news) == ([over], [False], True)
-    steady = Idle(place, field=True)
-    for attempt in range(1, WINDOW + 1):
-        steady.record(attempt, torch.arange(1), place, place.abs(), torch.ones(1).double(), speed)
-    assert not steady.over.any() and not steady.news
+    for _ in range(WINDOW):  # what was seen before is forgotten
+        idle.record(attempt := attempt + 1, torch.arange(1), place, place.abs(), speed, 0 * speed)
+    assert not idle.over.any() and not idle.news
 
 
 def test_a_quintic_is_known_by_values_slopes_and_curvatures_at_its_ends():

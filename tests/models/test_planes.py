@@ -48,6 +48,11 @@ def test_what_is_not_held_is_the_best_bias_and_an_unembedding_that_is_the_embedd
     given = model.plane.embed({**here, **{name: torch.full_like(e, held[name]) for name in held}})
     assert given[:, [1, 3]].tolist() == [[0.25, 0.1]] * 2
     assert model.plane.mirrored({}) and not model.plane.mirrored(held)
+    for fixed in ({"u": 0.25}, {}):
+        y = model.plane.minima(w - 2, fixed)
+        there = torch.stack([y, torch.full_like(y, fixed["u"]) if fixed else y, w - 2], 1)
+        gap = flowsim.model("untied", 0.5, 0.8).logit_gap(there)
+        assert gap.tolist() == pytest.approx([model.chain.target_logit_gap] * 2)
     lifted = flowsim.model("rank-one", 0.5, 0.8, length=4)
     with_b = lifted.plane.embed({**here, "b": torch.full_like(e, 0.1)})
     assert with_b[:, -1].tolist() == [0.1] * 2
