@@ -70,6 +70,8 @@ REASONS = {
     ("flowsim.models.states.attention", "`4000000` becomes `8000000`"): _PARTS,
     ("flowsim.models.uniform.quadrature", "`24` becomes `48`"): _FINER,
     ("flowsim.models.rank_one.training.reduced", "`8` becomes `16`"): "d is known by then",
+    ("flowsim.flow.replay", "`raise _Unlike` becomes `pass`"):
+    "a program that gives other numbers than torch is not used",
     ("flowsim.flow.growth", "`power > _LEAST` becomes `power >= _LEAST`"): _ROUNDED,
     ("flowsim.flow.chart",
      "`1.0 + 0.25 * torch.arange(1, k + 1, dtype=theta.dtype, device=theta.device).sin(` becomes "

@@ -101,3 +101,4 @@ def test_what_is_changed_in_place_is_computed_anew():
     replay = Replay(lambda theta: (function(theta),), 1)
     torch.testing.assert_close(replay(rows(16))[0], function(rows(16)))
     torch.testing.assert_close(replay(rows(48))[0], function(rows(48)))
+    assert None not in replay.programs.values()

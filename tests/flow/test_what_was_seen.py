@@ -178,5 +178,6 @@ def test_a_velocity_fades_at_the_edge_of_a_region_of_rest_or_jumps_there(beyond,
 
 
 def test_limits_say_how_many_starts_ended_where():
-    found = flowsim.find_limits(flowsim.model("canonical", 0.5, 0.8), [[[1.0, 0.5], [1.0, -1.2]]])
+    start = torch.tensor([[[1.0, 0.5], [1.0, -1.2]]], dtype=torch.float64)
+    found = flowsim.find_limits(flowsim.model("canonical", 0.5, 0.8), start)
     assert repr(found).startswith("<Limits of 2 starts: 1 local_minimum, 1 global_minimum; theta,")
