@@ -66,7 +66,7 @@ def rest_on_kinks(model: Model, start: Tensor, ends: EndStates) -> None:
     held = (spent & (ends.why == KINK)).nonzero()[:, 0]
     if type(model).field is not Model.field and len(held):
         radius = _HELD[-1] * (ends.theta - start).abs().amax(1)[held].cpu()
-        ends.why[held[~_attracts(model, ends.theta[held].cpu(), radius)]] = SADDLE
+        ends.why[held[~attracts(model, ends.theta[held].cpu(), radius)]] = SADDLE
 
 
 def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
@@ -155,7 +155,7 @@ def held_at_jump(model: Model, theta: Tensor, way: Tensor) -> list[Tensor | None
     return [place if on else None for place, on in zip(high, holds.tolist(), strict=True)]
 
 
-def _attracts(model: Model, theta: Tensor, radius: Tensor) -> Tensor:
+def attracts(model: Model, theta: Tensor, radius: Tensor) -> Tensor:
     """Mask of places (n, k) at jumps that starts displaced by a radius (n,) stay near, (n,)."""
     around, unit = _directions(theta.shape[1]).to(theta), radius[:, None, None]
     moved = theta[:, None] + unit * around

@@ -354,12 +354,12 @@ def _crossing(ends: Sequence[Tensor], h: Tensor, anchor: Tensor, normal: Tensor,
     low, high = torch.zeros_like(h), torch.ones_like(h)
     for _ in range(50):
         middle = (low + high) / 2
-        below = ((_hermite(ends, h, middle) - anchor) * normal).sum(1) < 0
+        below = ((hermite(ends, h, middle) - anchor) * normal).sum(1) < 0
         low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-    return high, _hermite(ends, h, high)
+    return high, hermite(ends, h, high)
 
 
-def _hermite(ends: Sequence[Tensor], h: Tensor, part: Tensor) -> Tensor:
+def hermite(ends: Sequence[Tensor], h: Tensor, part: Tensor) -> Tensor:
     """The quintic with these values, slopes and curvatures at a step's ends, at a part of h."""
     one, slope, curve, other, slope_there, curve_there = ends
     t, h = part.unsqueeze(1), h.unsqueeze(1)

@@ -64,13 +64,13 @@ def stability(model: Model, theta: Tensor, decisive: bool, radius: Tensor | None
         if type(model).field is not Model.field:
             lines = (torch.linalg.svdvals(jacobian[flat]) <= zero[flat]).sum(1) > 1
             label[flat[leaves & lines]] = Label.UNRESOLVED
-    label[_fades(model, theta, jacobian)] = Label.UNRESOLVED
+    label[velocity_fades(model, theta, jacobian)] = Label.UNRESOLVED
     label[turns] = Label.UNRESOLVED
     label[grows] = Label.SADDLE
     return label
 
 
-def _fades(model: Model, theta: Tensor, jacobian: Tensor) -> Tensor:
+def velocity_fades(model: Model, theta: Tensor, jacobian: Tensor) -> Tensor:
     """Mask of points (m, k) in a region without a velocity at whose edge it is below all numbers.
 
     The edge is looked for along all coordinates, and towards 0.

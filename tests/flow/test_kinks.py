@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import flowsim
-from flowsim.flow.nonsmooth_minima import _attracts, held_at_jump, kink_minimum
+from flowsim.flow.nonsmooth_minima import attracts, held_at_jump, kink_minimum
 
 
 def lowest(theta, place):
@@ -68,4 +68,4 @@ def test_a_jump_holds_and_attracts_where_velocities_point_to_it_from_both_sides(
     (place,) = held_at_jump(Jumps(), near, torch.ones(1).double())
     assert (place is not None) == held and (not held or (place - 0.5).abs().max() < 1e-6)
     radius = torch.full((1,), 1e-4).double()
-    assert _attracts(Jumps(), torch.full((1, 2), 0.5).double(), radius).tolist() == [held]
+    assert attracts(Jumps(), torch.full((1, 2), 0.5).double(), radius).tolist() == [held]

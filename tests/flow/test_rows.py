@@ -15,7 +15,7 @@ from flowsim import (
 )
 from flowsim.flow.tableau import GAMMA, STAGES, A, C
 from flowsim.models import RankOneModel
-from flowsim.models.rank_one.attention import field
+from flowsim.models.rank_one.attention import field, termination
 
 RANK_ONE = RankOneModel(BinaryChain(0.5, 0.8), 4, attention=True)
 
@@ -49,7 +49,7 @@ def test_the_step_has_order_five_and_its_error_estimate_order_four():
 def test_halving_the_width_of_the_rounded_kink_changes_no_label(monkeypatch):
     start, constants, labels = lifted(RANK_ONE, 40, seed=3), field.constants, []
     for width in (field.RELU_WIDTH, field.RELU_WIDTH / 2):
-        monkeypatch.setattr(field, "constants", partial(constants, width=width))
+        monkeypatch.setattr(termination, "constants", partial(constants, width=width))
         model = RankOneModel(RANK_ONE.chain, 4, attention=True)  # the other's are kept
         reals = model.flow().compiled.constants()[0]
         assert reals[field.WIDTH] == width

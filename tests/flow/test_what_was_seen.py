@@ -9,10 +9,10 @@ import torch
 import flowsim
 from flowsim import Label, Rule
 from flowsim.flow.idle import WINDOW, Idle
-from flowsim.flow.recurrence import _hermite
+from flowsim.flow.recurrence import hermite
 from flowsim.landscape.critical import curvatures
 from flowsim.landscape.ends import Ends
-from flowsim.landscape.stability import _fades, stability
+from flowsim.landscape.stability import stability, velocity_fades
 
 PERIODIC, INFINITY = [Label.PERIODIC], [Label.INFINITY]
 
@@ -160,7 +160,7 @@ def test_a_quintic_is_known_by_values_slopes_and_curvatures_at_its_ends():
     h, parts = 1.7, torch.linspace(0, 1, 7, dtype=torch.float64)
     slopes = known, known.deriv(), known.deriv(2)
     ends = [torch.full((7, 1), p(x), dtype=torch.float64) for x in (0.0, h) for p in slopes]
-    found = _hermite(ends, torch.full((7,), h, dtype=torch.float64), parts)[:, 0]
+    found = hermite(ends, torch.full((7,), h, dtype=torch.float64), parts)[:, 0]
     assert found.numpy() == pytest.approx(known(h * parts.numpy()), rel=1e-13)
 
 
@@ -174,7 +174,7 @@ def test_a_velocity_fades_at_the_edge_of_a_region_of_rest_or_jumps_there(beyond,
 
     inside = torch.tensor([[0.5, 0.25]], dtype=torch.float64)
     flat = torch.zeros(1, 2, 2, dtype=torch.float64)
-    assert _fades(Field("xy", field), inside, flat).tolist() == [fades]
+    assert velocity_fades(Field("xy", field), inside, flat).tolist() == [fades]
 
 
 def test_limits_say_how_many_starts_ended_where():
