@@ -103,8 +103,8 @@ def adamw(found: Found, device: str, sizes: Found, clock: Clock) -> None:
     for name, settings in cases.items():
         began = clock.passed()
 
-        def report(step: int, _: object, name: str = name) -> None:
-            found[name] = {"stopped after steps": step}
+        def report(step: int, _: object, case: str = name) -> None:
+            found[case] = {"stopped after steps": step}
             clock.left()
 
         record, _ = train(settings, progress=report)

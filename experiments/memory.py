@@ -71,9 +71,9 @@ def _axis(cells: int) -> np.ndarray:
     return np.linspace(-1.2, 1.2, 2 * (cells // 2))  # 0, where v rests, is no cell
 
 
-def _lifted(name: str, cells: int, descent: int) -> np.ndarray:
+def _lifted(flow: str, cells: int, descent: int) -> np.ndarray:
     """Losses after steps of the flow of four numbers, that of lifted layers, (decay, v, α)."""
-    p, e, w = FLOWS[name]
+    p, e, w = FLOWS[flow]
     axis = torch.from_numpy(_axis(cells))
     v, alpha = (x.flatten() for x in torch.meshgrid(axis, axis, indexing="ij"))
     losses = []
@@ -126,9 +126,9 @@ def _explained(y: torch.Tensor, wanted: torch.Tensor, probability: torch.Tensor)
     return 1 - float(rest / (root * (target - mean)).square().sum())
 
 
-def _trapped(name: str, mixer: dict[str, Any], seeds: int, steps: int) -> np.ndarray:
+def _trapped(source: str, mixer: dict[str, Any], seeds: int, steps: int) -> np.ndarray:
     """Final losses of tied layers by descent on the exact loss."""
-    kind, values, length = SOURCES[name]
+    kind, values, length = SOURCES[source]
     recipe = Recipe("gd", steps=steps, learning_rate=0.5)
     record, _ = train(_settings(process(kind, **values), length, mixer, 16, seeds, recipe))
     return record.loss[-1].values

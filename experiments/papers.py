@@ -151,14 +151,14 @@ def _parts_in(folder: Path) -> Iterator[None]:
 
 
 def _write(
-    name: str, found: Any, numbers: dict[str, Any], files: list[Path], sizes: Sizes, default: Sizes
+    study: str, found: Any, numbers: dict[str, Any], files: list[Path], sizes: Sizes, default: Sizes
 ) -> None:
     """The numbers, and the record if there is a file for it."""
     other = [f"--{k.replace('_', '-')} {v}" for k, v in sizes.items() if v != default[k]]
-    about = made(" ".join([f"python experiments/{name}.py --overwrite", *other]))
+    about = made(" ".join([f"python experiments/{study}.py --overwrite", *other]))
     write_json(files[0], rounded({"made": about, "sizes": sizes} | numbers))
     if len(files) > 1:
-        found.attrs = provenance({"title": name} | found.attrs | {"sizes": json.dumps(sizes)})
+        found.attrs = provenance({"title": study} | found.attrs | {"sizes": json.dumps(sizes)})
         found.attrs["command"] = about["command"]
         write_record(found, files[1])
 
@@ -194,12 +194,12 @@ def ensemble(
 _OF_MODEL = ("p", "q", "seed", "escape", "plateau_length", "entropy_rate", "stationary_entropy")
 
 
-def timed(items: Iterable[T], name: Callable[[T], object] = str) -> Iterator[T]:
+def timed(items: Iterable[T], label: Callable[[T], object] = str) -> Iterator[T]:
     """Every item, and after its turn a line that says how long it took."""
     for item in items:
         begin = time.perf_counter()
         yield item
-        print(f"{name(item)}: {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
+        print(f"{label(item)}: {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
 
 
 def stacked(cases: dict[str, xr.Dataset]) -> xr.Dataset:

@@ -189,9 +189,9 @@ def pages_with_tables(pages: dict[Path, str]) -> dict[Path, str]:
     return found
 
 
-def on_page(name: str) -> str:
+def on_page(table: str) -> str:
     """The table as text, or that its study has not run."""
-    study, make = TABLES[name]
+    study, make = TABLES[table]
     path = FIGURES / f"{study}.json"
     if not path.exists():
         return f"*Not measured yet: `make {study}`, then `make results`.*\n"

@@ -117,27 +117,27 @@ _GONE = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
+def __getattr__(attribute: str) -> Any:
+    if attribute == "__version__":
         return import_module("flowsim.version").installed_version()
-    if name in _PACKAGES:
-        return import_module(f"flowsim.{name}")
-    if name in _MOVED:
+    if attribute in _PACKAGES:
+        return import_module(f"flowsim.{attribute}")
+    if attribute in _MOVED:
         import warnings
 
-        message = f"flowsim.{name} is now flowsim.{_MOVED[name]}"
+        message = f"flowsim.{attribute} is now flowsim.{_MOVED[attribute]}"
         warnings.warn(message, DeprecationWarning, stacklevel=2)
-        home, _, new = f"flowsim.{_MOVED[name]}".rpartition(".")
+        home, _, new = f"flowsim.{_MOVED[attribute]}".rpartition(".")
         return getattr(import_module(home), new)
-    if name not in _HOME:
+    if attribute not in _HOME:
         from difflib import get_close_matches
 
-        meant = _GONE.get(name) or ", ".join(get_close_matches(name, [*_HOME, *_MOVED]))
+        meant = _GONE.get(attribute) or ", ".join(get_close_matches(attribute, [*_HOME, *_MOVED]))
         hint = f": {meant}" if meant else "; dir(flowsim) lists what it has"
-        raise AttributeError(f"module 'flowsim' has no attribute {name!r}{hint}")
+        raise AttributeError(f"module 'flowsim' has no attribute {attribute!r}{hint}")
     from flowsim.door import at_the_door
 
-    return at_the_door(f"flowsim.{_HOME[name]}", name)
+    return at_the_door(f"flowsim.{_HOME[attribute]}", attribute)
 
 
 def __dir__() -> list[str]:

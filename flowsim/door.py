@@ -87,10 +87,10 @@ def lazy_names(
         homes: the module of every name, within flowsim.
     """
 
-    def get(name: str) -> Any:
-        if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return at_the_door(f"flowsim.{homes[name]}", name)
+    def get(attribute: str) -> Any:
+        if attribute not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {attribute!r}")
+        return at_the_door(f"flowsim.{homes[attribute]}", attribute)
 
     return get, lambda: sorted(homes), sorted(homes)
 

@@ -46,8 +46,8 @@ _KNOWN = {*_DERIVATIVES, *_FORMULAS, *_LABELS, *_KNOWLEDGE, *_WORDS, "_conserved
 class Former:
     """A member that went: reading it says what stands in its place."""
 
-    def __init__(self, name: str, instead: str) -> None:
-        self.name, self.instead = name, instead
+    def __init__(self, attribute: str, instead: str) -> None:
+        self.name, self.instead = attribute, instead
 
     def __get__(self, model: Any, kind: Any = None) -> Any:
         raise AttributeError(f"{kind.__name__!r} object has no {self.name}: use {self.instead}")

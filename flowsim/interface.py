@@ -401,8 +401,7 @@ class _Title:
     """The name of a model without the file that it is written in, unless it has a title."""
 
     def __get__(self, model: Any, kind: Any = None) -> str:
-        name: str = (kind if model is None else model).name
-        return name.rpartition(":")[2]
+        return str((kind if model is None else model).name).rpartition(":")[2]
 
 
 #: Members of former versions, and what is written in their place.

@@ -20,13 +20,13 @@ _INTERNAL = {
 }
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        hint = f"; it is internal, in {_INTERNAL[name]}" if name in _INTERNAL else ""
-        raise AttributeError(f"module 'full_model' has no attribute {name!r}{hint}")
+def __getattr__(attribute: str) -> object:
+    if attribute not in _HOME:
+        hint = f"; it is internal, in {_INTERNAL[attribute]}" if attribute in _INTERNAL else ""
+        raise AttributeError(f"module 'full_model' has no attribute {attribute!r}{hint}")
     from flowsim.door import at_the_door
 
-    return at_the_door(f"full_model.{_HOME[name]}", name)
+    return at_the_door(f"full_model.{_HOME[attribute]}", attribute)
 
 
 def __dir__() -> list[str]:

@@ -197,12 +197,12 @@ class Jet:
             return binary[name](*given[:2])
         return getattr(args[0], name)(*args[1:], **(kwargs or {}))
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in _FUNCTIONS:
-            if name.startswith("__"):
-                raise AttributeError(name)
-            raise InputError(f"none are known of {name}, which it uses")
-        return lambda: _of(self, _FUNCTIONS[name])
+    def __getattr__(self, method: str) -> Any:
+        if method not in _FUNCTIONS:
+            if method.startswith("__"):
+                raise AttributeError(method)
+            raise InputError(f"none are known of {method}, which it uses")
+        return lambda: _of(self, _FUNCTIONS[method])
 
     def __add__(self, other: Any) -> Jet:
         return _sum(self, other)

@@ -429,11 +429,11 @@ def _zero_one_random(p: float = 0.5) -> HiddenMarkovProcess:
     return HiddenMarkovProcess(T)
 
 
-def _chance(name: str, value: float, low: float, high: float, closed: bool = False) -> float:
+def _chance(argument: str, value: float, low: float, high: float, closed: bool = False) -> float:
     """The number between ``low``, which counts too where it is ``closed``, and ``high``."""
     number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
     if not (low < number < high or (closed and number == low)):
-        raise InputError(f"{name} must be a number between {low:g} and {high:g}, not {value!r}")
+        raise InputError(f"{argument} must be a number between {low:g} and {high:g}, not {value!r}")
     return float(number)
 
 

@@ -285,8 +285,8 @@ def option(section: str, metavar: str, help: str, *names: str, **more: Any) -> A
     return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=section, **more)
 
 
-def flag(section: str, name: str, help: str) -> Any:
-    return typer.Option(name, help=help, rich_help_panel=section)
+def flag(section: str, option: str, help: str) -> Any:
+    return typer.Option(option, help=help, rich_help_panel=section)
 
 
 P = Annotated[float | None, option(CHAIN, "P", "P(0→1), between 0 and 1.", parser=probability)]

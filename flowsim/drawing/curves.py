@@ -112,13 +112,13 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
     flip = bool(small == 1 and large < 1)  # the probability of the rarer end
     other = record["integral"].attrs.get("of") if known else None
 
-    def of(name: str) -> np.ndarray:
-        values = record[name].to_numpy()
+    def of(key: str) -> np.ndarray:
+        values = record[key].to_numpy()
         return 1 - values if flip else values
 
-    def with_interval(name: str, **style: Any) -> tuple[np.ndarray, np.ndarray]:
+    def with_interval(key: str, **style: Any) -> tuple[np.ndarray, np.ndarray]:
         """Draw a share with its interval; the share, and the upper end."""
-        share, (low, high) = of(name), np.sort([of(f"{name}_low"), of(f"{name}_high")], axis=0)
+        share, (low, high) = of(key), np.sort([of(f"{key}_low"), of(f"{key}_high")], axis=0)
         # the interval of a share of 0 or 1 is cut there only within rounding
         reach = np.maximum(np.stack([share - low, high - share]), 0)
         ax.errorbar(sigma, share, reach, capsize=2, zorder=3, linewidth=1.0, markersize=3.5,

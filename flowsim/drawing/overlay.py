@@ -105,24 +105,24 @@ def _read(path: Path) -> Any:
     return _columns(text, repr(str(path)))
 
 
-def _columns(text: str, name: str) -> dict[str, np.ndarray]:
+def _columns(text: str, source: str) -> dict[str, np.ndarray]:
     """Columns of a table between commas, semicolons or tabs; numbers may have decimal commas."""
     lines = [line for line in text.splitlines() if line.strip(' ,;\t"')]
     if not lines:
-        raise InputError(f"{name} is no table of numbers: it is empty")
+        raise InputError(f"{source} is no table of numbers: it is empty")
     between = max(",;\t", key=lines[0].count)
     head, *rows = csv.reader(lines, delimiter=between, skipinitialspace=True)
     head = [cell.strip() for cell in head]
     while head and not head[-1]:
         head.pop()
     if len(set(head)) < len(head) or not all(head):
-        raise InputError(f"{name} needs a first line with a name for every column, each once")
+        raise InputError(f"{source} needs a first line with a name for every column, each once")
     found: dict[str, list[str]] = {column: [] for column in head}
     for number, row in enumerate(rows, 2):
         cells = [cell.strip() for cell in row]
         if len(cells) < len(head) or any(cells[len(head) :]):
             raise InputError(
-                f"{name} is no table of numbers: row {number} has {len(cells)} cells, not "
+                f"{source} is no table of numbers: row {number} has {len(cells)} cells, not "
                 f"{len(head)}"
             )
         for column, cell in zip(head, cells, strict=False):

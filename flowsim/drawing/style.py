@@ -62,10 +62,10 @@ class Styles(dict[str, Any]):
         super().__init__({name: look[part] for name, look in _ENDS.items()})
         self.part = part
 
-    def __missing__(self, name: str) -> Any:
-        if name in _STEPS:
-            return _STEPS[name][self.part]
-        kind, _, number = name.rpartition("_")
+    def __missing__(self, key: str) -> Any:
+        if key in _STEPS:
+            return _STEPS[key][self.part]
+        kind, _, number = key.rpartition("_")
         if kind in self:
             return self[kind]
         styles = _INFINITIES if kind == "infinity" else _MINIMA
@@ -119,11 +119,11 @@ NARROWEST, WIDEST = 1.5, 100.0
 _LETTER = 0.54
 
 
-def symbol(name: str) -> str:
-    """A name as a figure writes it: mathematics for a letter with at most one subscript."""
-    found = re.fullmatch(r"([A-Za-z])(?:_?([0-9]+)|_([A-Za-z0-9]+))?", name)
+def symbol(coordinate: str) -> str:
+    """A coordinate as a figure writes it: mathematics for a letter with at most one subscript."""
+    found = re.fullmatch(r"([A-Za-z])(?:_?([0-9]+)|_([A-Za-z0-9]+))?", coordinate)
     if found is None:
-        return plain(name)
+        return plain(coordinate)
     letter, *below = found.groups()
     below = [text for text in below if text]
     return f"${letter}_{{{below[0]}}}$" if below else f"${letter}$"
@@ -252,12 +252,12 @@ def label_names(variable: xr.DataArray) -> np.ndarray:
     return np.array(meanings(variable))[variable.to_numpy().astype(int)]
 
 
-def code_of(variable: xr.DataArray, name: str) -> int:
-    """The value that stands for a name in a variable of codes."""
-    return int(variable.attrs["flag_values"][meanings(variable).index(name)])
+def code_of(variable: xr.DataArray, meaning: str) -> int:
+    """The value that stands for a meaning in a variable of codes."""
+    return int(variable.attrs["flag_values"][meanings(variable).index(meaning)])
 
 
-def edges(values: np.ndarray, name: str = "an axis") -> np.ndarray:
+def edges(values: np.ndarray, axis: str = "an axis") -> np.ndarray:
     """Edges of the cells around evenly spaced centres, shape (n + 1,).
 
     Between whole numbers, such as several N, they lie in the middle, evenly spaced or not.
@@ -267,7 +267,7 @@ def edges(values: np.ndarray, name: str = "an axis") -> np.ndarray:
         inner = values[:-1] + steps / 2
         return np.array([values[0] - steps[0] / 2, *inner, values[-1] + steps[-1] / 2])
     if not steps.size or np.ptp(steps) > 1e-6 * steps[0]:
-        raise InputError(f"a figure needs two or more evenly spaced values of {name}")
+        raise InputError(f"a figure needs two or more evenly spaced values of {axis}")
     return np.append(values - steps[0] / 2, values[-1] + steps[0] / 2)
 
 

@@ -129,27 +129,27 @@ def _side(view: View, axis: str) -> str:
     return axis if view.trainable else f"range-{axis}"
 
 
-def _changed(view: View, name: str, values: list[str]) -> View:
-    """The view with what a link says under one name; names that mean nothing change nothing."""
+def _changed(view: View, key: str, values: list[str]) -> View:
+    """The view with a link's values of one key; unknown keys change nothing."""
     text = values[-1]
-    if not view.spec.is_own and type(view.spec.get(name)) is float:
-        return view.with_arguments(**{name: _number(text)})
-    if name.startswith("fix-"):
-        held = {**view.fixed_values, name.removeprefix("fix-"): _number(text)}
+    if not view.spec.is_own and type(view.spec.get(key)) is float:
+        return view.with_arguments(**{key: _number(text)})
+    if key.startswith("fix-"):
+        held = {**view.fixed_values, key.removeprefix("fix-"): _number(text)}
         return replace(view, fixed=tuple(held.items()))
     for place, axis in ((0, view.x), (2, view.y)):
-        if name == _side(view, axis):
+        if key == _side(view, axis):
             bounds: list[float] = list(view.window)
             bounds[place : place + 2] = _parts(text, ":", 2)
             return replace(view, window=Window(*bounds))
-    if name == "start":
+    if key == "start":
         return replace(view, starts=tuple(Start(*_parts(text, ",", 2)) for text in values))
-    if name in _SWITCHES:
-        switch: dict[str, Any] = {name: text == "1"}
+    if key in _SWITCHES:
+        switch: dict[str, Any] = {key: text == "1"}
         return replace(view, **switch)
-    if name == "cloud":
+    if key == "cloud":
         return replace(view, cloud=GaussianCloud(*_parts(text, ",", 3)))
-    if name == "log":
+    if key == "log":
         return replace(view, logs=tuple(word for word in text.split(",") if word != "none"))
     return view
 

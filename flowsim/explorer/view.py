@@ -181,15 +181,15 @@ class View:
     def with_arguments(self, **arguments: float) -> View:
         return replace(self, spec=self.spec.replace(**arguments))
 
-    def with_model(self, name: str, **options: object) -> View:
+    def with_model(self, model: str, **options: object) -> View:
         """Another model, with those options and held values that it has, but no switches."""
-        same = name == self.spec.name
-        kind = self.spec.kind if same else built_in(name)
+        same = model == self.spec.name
+        kind = self.spec.kind if same else built_in(model)
         kept = {k: v for k, v in self.spec.options.items() if same or not isinstance(v, bool)}
         wanted = kept | {key: value for key, value in options.items() if value is not None}
         chosen = {key: value for key, value in wanted.items() if has_parameter(kind, key, wanted)}
         spec = (
-            ModelSpec(self.spec.target, chosen, kind) if same else ModelSpec.first(name, **chosen)
+            ModelSpec(self.spec.target, chosen, kind) if same else ModelSpec.first(model, **chosen)
         )
         if same and not self.trainable:
             return replace(self, spec=spec)
@@ -236,8 +236,8 @@ def full_length(view: View, wanted: int | None = None) -> int:
     return wanted or view.spec.get("length") or LENGTH.default
 
 
-def within(name: str, value: float, low: float, high: float) -> None:
+def within(argument: str, value: float, low: float, high: float) -> None:
     """InputError unless a value is a number between two others."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not (number and math.isfinite(value) and low <= value <= high):
-        raise InputError(f"{name} must lie between {low:g} and {high:g}, not {value!r}")
+        raise InputError(f"{argument} must lie between {low:g} and {high:g}, not {value!r}")

@@ -210,8 +210,7 @@ def _program(one: _Tape, other: _Tape) -> Callable[..., Any]:
 
 
 def _name(func: Any) -> str:
-    name: str = func.overloadpacket.__name__
-    return name
+    return str(func.overloadpacket.__name__)
 
 
 def _makes(func: Any) -> bool:
@@ -393,24 +392,24 @@ class _Writer:
         if other in self.uniform:
             self.uniform[out] = self.uniform[other]
 
-    def _folded(self, name: str, args: Any, outs: list[int]) -> bool:
+    def _folded(self, operator: str, args: Any, outs: list[int]) -> bool:
         """Note what is one number; whether the result is another tensor."""
         out, free = outs[0], not self.changed & {*outs, *_slots(args)}
         numbers = [self.uniform.get(x) if isinstance(x, _Slot) else x for x in args[:2]]
-        if name in _ONES or (name == "pow" and numbers[1] == 0):
+        if operator in _ONES or (operator == "pow" and numbers[1] == 0):
             self.uniform[out] = 1.0
-        elif name in _VIEWS and numbers[0] is not None:
+        elif operator in _VIEWS and numbers[0] is not None:
             self.uniform |= dict.fromkeys(outs, float(numbers[0]))
-        elif name == "pow" and numbers[1] == 1 and free:
+        elif operator == "pow" and numbers[1] == 1 and free:
             self._is(out, args[0])
             return True
-        elif name in ("mul", "div"):
+        elif operator in ("mul", "div"):
             one, other = numbers
             if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-                if name == "mul" or other != 0:
-                    self.uniform[out] = one * other if name == "mul" else one / other
+                if operator == "mul" or other != 0:
+                    self.uniform[out] = one * other if operator == "mul" else one / other
                 return False
-            for x, factor in ((args[0], other), (args[1], one if name == "mul" else None)):
+            for x, factor in ((args[0], other), (args[1], one if operator == "mul" else None)):
                 if factor == 1.0 and free and isinstance(x, _Slot) and self._like(x, out):
                     self._is(out, x)
                     return True

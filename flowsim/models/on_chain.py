@@ -139,13 +139,13 @@ class OnChain(RecordedModel):
         words = [f"p={self.chain.p!r}", f"q={self.chain.q!r}", *own]
         return f"{type(self).__name__}({', '.join(words)})"
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "chain" and isinstance(value, (int, float)):
+    def __setattr__(self, attribute: str, value: Any) -> None:
+        if attribute == "chain" and isinstance(value, (int, float)):
             raise InputError(
                 f"{type(self).__name__} takes a chain, such as BinaryChain(0.5, 0.8), not "
                 f'{value!r}; flowsim.model("{self.name}", 0.5, 0.8) takes p and q'
             )
-        super().__setattr__(name, value)
+        super().__setattr__(attribute, value)
 
     @accepts_theta
     def optimal_bias(self, theta: Tensor) -> Tensor:

@@ -88,7 +88,7 @@ def _write(record: xr.Dataset, file: SafeFile, kinds: str) -> None:
                     array.dims[axis].attach_scale(scales[dim])
 
 
-def _array(h5: Any, name: str, values: np.ndarray, kinds: str) -> Any:
+def _array(h5: Any, variable: str, values: np.ndarray, kinds: str) -> Any:
     """An array of a file with these values; an empty one may grow, which NetCDF asks of it."""
     from h5py import string_dtype
 
@@ -99,7 +99,7 @@ def _array(h5: Any, name: str, values: np.ndarray, kinds: str) -> Any:
         options["maxshape"] = (None,) * values.ndim
     elif values.ndim and values.dtype.kind in kinds:
         options |= {"compression": "gzip", "compression_opts": _LEVEL, "shuffle": True}
-    return h5.create_dataset(name, data=values, track_order=True, **options)
+    return h5.create_dataset(variable, data=values, track_order=True, **options)
 
 
 def _set_attributes(place: Any, attributes: Mapping[Hashable, Any]) -> None:

@@ -261,11 +261,11 @@ def cell_centres(low: float, high: float, cells: int) -> np.ndarray:
     return centres
 
 
-def _values(name: str, values: Any) -> np.ndarray:
+def _values(axis: str, values: Any) -> np.ndarray:
     try:
         return np.asarray(values, dtype=float)
     except (TypeError, ValueError):
-        raise InputError(f"the grid's values of {name} must be numbers, not {values!r}") from None
+        raise InputError(f"the grid's values of {axis} must be numbers, not {values!r}") from None
 
 
 def _names(names: Sequence[str]) -> tuple[str, ...]:

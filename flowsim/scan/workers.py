@@ -148,16 +148,16 @@ def open_processes(jobs: int) -> Iterator[Pool]:
             pool.shutdown(kill_workers=True)
 
 
-def _answer_in_file(name: Path) -> Path:
+def _answer_in_file(path: Path) -> Path:
     """In a worker: put the result of the work in its place."""
-    name.write_bytes(run_pickled(name.read_bytes()))
-    return name
+    path.write_bytes(run_pickled(path.read_bytes()))
+    return path
 
 
-def _load_result(name: Path) -> Any:
+def _load_result(path: Path) -> Any:
     """The result in a file, which is removed."""
-    result = pickle.loads(name.read_bytes())
-    name.unlink()
+    result = pickle.loads(path.read_bytes())
+    path.unlink()
     return result
 
 

@@ -19,11 +19,11 @@ LIFTS = {
 COMPARABLE = tuple(LIFTS)
 
 
-def check_comparable(name: str) -> None:
-    """InputError unless full transformers can begin at points of models of that name."""
-    if name not in COMPARABLE:
+def check_comparable(model: str) -> None:
+    """InputError unless full transformers can begin at points of the model."""
+    if model not in COMPARABLE:
         raise InputError(
-            f"no full transformer begins where --model {name} does: choose {or_list(COMPARABLE)}"
+            f"no full transformer begins where --model {model} does: choose {or_list(COMPARABLE)}"
         )
 
 
@@ -32,9 +32,9 @@ def exact_model(spec: ModelSpec) -> str:
     return MAPPED[0] if spec.get("states") is None else spec.name
 
 
-def check_sampled(name: str, trainer: str) -> None:
+def check_sampled(model: str, trainer: str) -> None:
     """InputError unless training by SGD and AdamW is predicted in the model's coordinates."""
-    if name not in MAPPED:
+    if model not in MAPPED:
         mapped = or_list(MAPPED)
         raise InputError(
             f"{trainer} is predicted by its map in {mapped} coordinates: give --trainer gd or "
@@ -42,19 +42,19 @@ def check_sampled(name: str, trainer: str) -> None:
         )
 
 
-def lifted_from(name: str, attention: bool, fixed: Collection[str] = ()) -> tuple[str, ...]:
+def lifted_from(model: str, attention: bool, fixed: Collection[str] = ()) -> tuple[str, ...]:
     """The coordinates of a comparison's starts, those of ``fixed`` among them.
 
-    InputError if the model of that name has no such starts, or with attention none at all.
+    InputError if the model has no such starts, or with attention none at all.
     """
-    check_comparable(name)
-    lifts: tuple[tuple[str, ...], ...] = LIFTS[name]
+    check_comparable(model)
+    lifts: tuple[tuple[str, ...], ...] = LIFTS[model]
     if attention:
         lifts = tuple(names for names in lifts if "a" in names)
         if not lifts:
-            raise InputError(f"the {name} model is compared without attention: omit --attention")
+            raise InputError(f"the {model} model is compared without attention: omit --attention")
     fitting = [names for names in lifts if set(fixed) <= set(names) - {"e", "w"}]
     if not fitting:
-        some = [model for model, names in LIFTS.items() if _SPATIAL in names]
+        some = [other for other, names in LIFTS.items() if _SPATIAL in names]
         raise InputError(f"--fix a=X goes with a grid and --model {or_list(some)}")
     return fitting[0]

@@ -132,13 +132,13 @@ def lift_rank_one(
     }
 
 
-def unit_vector(vector: Tensor | None, d: int, like: Tensor, name: str) -> Tensor:
+def unit_vector(vector: Tensor | None, d: int, like: Tensor, argument: str) -> Tensor:
     """The vector like ``like``, (1 … 1)/√d if None; InputError if no unit vector (d,)."""
     if vector is None:
         return like.new_full((d,), 1 / math.sqrt(d))
     vector = vector.to(like)
     if vector.shape[-1:] != (d,) or ((vector_norm(vector, dim=-1) - 1).abs() > 1e-6).any():
-        raise InputError(f"{name} must be a unit vector of {d} entries")
+        raise InputError(f"{argument} must be a unit vector of {d} entries")
     return vector
 
 

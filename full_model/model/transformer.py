@@ -121,9 +121,9 @@ def _linear(x: Tensor, matrix: Tensor | None) -> Tensor:
     return (x.flatten(-3, -2) @ matrix.mT).unflatten(-2, x.shape[-3:-1])
 
 
-def _inputs(block: dict[str, Tensor | None], name: str, x: Tensor) -> Tensor:
-    """W x of a weight with that name, convolved over the last symbols if the block has taps."""
-    return convolve(block[f"{name}_taps"], _linear(x, block[name]))
+def _inputs(block: dict[str, Tensor | None], weight: str, x: Tensor) -> Tensor:
+    """W x of a weight, convolved over the last symbols if the block has taps."""
+    return convolve(block[f"{weight}_taps"], _linear(x, block[weight]))
 
 
 def _norm(x: Tensor, scale: Tensor | None) -> Tensor:

@@ -47,9 +47,9 @@ class RunLosses:
         values = torch.tensor([list(row.values()) for row in rows], dtype=torch.float64)
         return cls(tuple(rows[0]), values, missing)
 
-    def column(self, name: str) -> Tensor | None:
+    def column(self, loss: str) -> Tensor | None:
         """(M,) of one baseline, or None."""
-        return self.values[:, self.names.index(name)] if name in self.names else None
+        return self.values[:, self.names.index(loss)] if loss in self.names else None
 
     @property
     def least(self) -> Tensor | None:

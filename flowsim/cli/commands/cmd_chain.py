@@ -123,19 +123,19 @@ def prior_of(text: str, states: int | None, order: int | None) -> Prior:
     return parts[0] if len(parts) == 1 else MixturePrior(parts, given or None)
 
 
-def _part(name: str, states: int | None, order: int | None) -> Prior:
+def _part(prior: str, states: int | None, order: int | None) -> Prior:
     from flowsim.chains.priors import DirichletPrior, DoublyStochasticPrior, FinitePrior
 
-    if name not in ("dirichlet", "doubly-stochastic"):
-        if not Path(name).suffix:
+    if prior not in ("dirichlet", "doubly-stochastic"):
+        if not Path(prior).suffix:
             raise InputError(
                 "--prior knows dirichlet, doubly-stochastic and files of kernels, not "
-                f"{quoted(name)}"
+                f"{quoted(prior)}"
             )
-        return FinitePrior([chain_of_order(read_kernel(Path(name)), order or 1)])
+        return FinitePrior([chain_of_order(read_kernel(Path(prior)), order or 1)])
     if states is None:
-        raise InputError(f"--prior {name} needs --states, their number")
-    if name == "dirichlet":
+        raise InputError(f"--prior {prior} needs --states, their number")
+    if prior == "dirichlet":
         return DirichletPrior(states, order or 1)
     if order not in (None, 1):
         raise InputError(f"doubly stochastic kernels are of order 1: omit --order {order}")

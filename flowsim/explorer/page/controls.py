@@ -107,19 +107,19 @@ class Controls:
         self.copy_shell = models.Button(label="Copy", name="copy_shell", width=90)
         self.copy_python = models.Button(label="Copy", name="copy_python", width=90)
 
-    def _widget(self, kind: Any, name: str, **more: Any) -> Any:
-        return kind(name=name, **self._wide, **more)
+    def _widget(self, kind: Any, key: str, **more: Any) -> Any:
+        return kind(name=key, **self._wide, **more)
 
-    def _button(self, label: str, name: str, **more: Any) -> Any:
-        return self._widget(models.Button, name, label=label, **more)
+    def _button(self, label: str, key: str, **more: Any) -> Any:
+        return self._widget(models.Button, key, label=label, **more)
 
-    def _spinner(self, title: str, name: str, low: float, high: float, **more: Any) -> Any:
+    def _spinner(self, title: str, key: str, low: float, high: float, **more: Any) -> Any:
         return self._widget(
-            models.Spinner, name, title=title, low=low, high=high, **{"step": 1, **more}
+            models.Spinner, key, title=title, low=low, high=high, **{"step": 1, **more}
         )
 
-    def _boxes(self, name: str, *labels: str) -> Any:
-        return self._widget(models.CheckboxGroup, name, labels=list(labels), inline=len(labels) > 1)
+    def _boxes(self, key: str, *labels: str) -> Any:
+        return self._widget(models.CheckboxGroup, key, labels=list(labels), inline=len(labels) > 1)
 
     def roots(self) -> dict[str, Any]:
         """Every widget by its name, for the page's template."""
@@ -132,10 +132,10 @@ def _look() -> models.InlineStyleSheet:
     return models.InlineStyleSheet(css=_STYLE)
 
 
-def _most(name: str) -> tuple[float, float]:
+def _most(argument: str) -> tuple[float, float]:
     """The values of an argument that the explorer shows."""
-    shown = next(iter(models_with(name).values())).slider
-    assert shown is not None, f"{name} needs values that are shown"
+    shown = next(iter(models_with(argument).values())).slider
+    assert shown is not None, f"{argument} needs values that are shown"
     return shown
 
 
@@ -156,14 +156,14 @@ def _step(value: float) -> float:
     return next(power * digit for digit in (5, 2, 1) if power * digit <= part)
 
 
-def _slider(title: str, low: float, high: float, name: str, step: float = 0.01) -> models.Slider:
+def _slider(title: str, low: float, high: float, key: str, step: float = 0.01) -> models.Slider:
     return models.Slider(
-        start=low, end=high, step=step, value=low, title=title, name=name, tooltips=False,
+        start=low, end=high, step=step, value=low, title=title, name=key, tooltips=False,
         sizing_mode="stretch_width", stylesheets=[_look()], bar_color="#7fb2d4",
     )  # fmt: skip
 
 
-def _words(name: str, **more: Any) -> models.Div:
+def _words(key: str, **more: Any) -> models.Div:
     style = models.InlineStyleSheet(css="""
       :host { font: 14px/1.4 system-ui, sans-serif; color: #111; width: 100%; margin: 2px 0; }
       .bk-clearfix { display: block; width: 100%; }
@@ -173,5 +173,5 @@ def _words(name: str, **more: Any) -> models.Div:
       pre { margin: 0; white-space: pre-wrap; font-size: 12px; }
     """)  # fmt: skip
     return models.Div(
-        name=name, sizing_mode="stretch_width", stylesheets=[style], **{"text": "", **more}
+        name=key, sizing_mode="stretch_width", stylesheets=[style], **{"text": "", **more}
     )

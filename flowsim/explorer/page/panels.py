@@ -101,9 +101,9 @@ class Choices:
         return view.with_model(name, **options)
 
 
-def _with_argument(name: str, view: View, new: Any) -> View:
-    number = int(new) if type(view.numbers[name]) is int else round(float(new), 9)
-    return view.with_arguments(**{name: number})
+def _with_argument(argument: str, view: View, new: Any) -> View:
+    number = int(new) if type(view.numbers[argument]) is int else round(float(new), 9)
+    return view.with_arguments(**{argument: number})
 
 
 #: Runs that are shown at once.
@@ -191,19 +191,19 @@ class TrainerPanel:
         c.whole.disabled = self.busy or run is None or run.ended != "decided"
         c.outcome_text.text = text + other_length(visit.view, visit.full)
 
-    def _chosen(self, name: str, _attribute: str, _old: Any, new: Any) -> None:
+    def _chosen(self, setting: str, _attribute: str, _old: Any, new: Any) -> None:
         if self._setting:
             return
         try:
             value: Any = new
-            if name in ("d", "length", "steps"):
+            if setting in ("d", "length", "steps"):
                 value = int(new)
                 if value != new:
-                    raise InputError(f"{name} must be a whole number, not {new:g}")
-            settings = replace(self.visit.full, **{name: value})
-            if name == "length" and value == full_length(self.visit.view):
+                    raise InputError(f"{setting} must be a whole number, not {new:g}")
+            settings = replace(self.visit.full, **{setting: value})
+            if setting == "length" and value == full_length(self.visit.view):
                 settings = replace(settings, length=None)  # which follows the view's again
-            if name == "trainer":
+            if setting == "trainer":
                 settings = replace(settings, learning_rate=None)
         except (InputError, TypeError, ValueError) as error:
             self.visit.controls.outcome_text.text = f"<p>{escape(str(error))}.</p>"

@@ -109,20 +109,20 @@ class PlaneFigure:
         plot.text("x", "y", text="number", source=first, x_offset=8, y_offset=-4, **words)
         self._add_marks("ends", size=12, line_width=2)
 
-    def _source(self, name: str, columns: str) -> ColumnDataSource:
+    def _source(self, layer: str, columns: str) -> ColumnDataSource:
         empty: dict[str, Any] = {column: [] for column in columns.split()}
-        self.sources[name] = ColumnDataSource(empty, name=name)
-        return self.sources[name]
+        self.sources[layer] = ColumnDataSource(empty, name=layer)
+        return self.sources[layer]
 
-    def _curves(self, name: str, **look: Any) -> None:
-        self.figure.multi_line("xs", "ys", source=self._source(name, "xs ys"), **look)
+    def _curves(self, layer: str, **look: Any) -> None:
+        self.figure.multi_line("xs", "ys", source=self._source(layer, "xs ys"), **look)
 
-    def _add_marks(self, name: str, **look: Any) -> None:
+    def _add_marks(self, layer: str, **look: Any) -> None:
         self.figure.scatter("x", "y", marker="marker", fill_color="fill", line_color="line",
-                            source=self._source(name, _MARKS), **look)  # fmt: skip
+                            source=self._source(layer, _MARKS), **look)  # fmt: skip
 
-    def _put(self, name: str, data: dict[str, Any]) -> None:
-        update_source(self.sources[name], data)
+    def _put(self, layer: str, data: dict[str, Any]) -> None:
+        update_source(self.sources[layer], data)
 
     def show_axes(self, view: View) -> None:
         names = view.model.long_names

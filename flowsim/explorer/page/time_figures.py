@@ -80,10 +80,10 @@ class TimeFigures:
         self.names = [best_words, unigram_words, target_words]
         self.layout = column(self.figures, sizing_mode="stretch_both")
 
-    def _panel(self, name: str, last: bool) -> Any:
+    def _panel(self, quantity: str, last: bool) -> Any:
         plot = figure(
-            x_range=self.time, y_range=Range1d(0, 1), y_axis_label=name, toolbar_location=None,
-            tools="", height=165 if last else 140, sizing_mode="stretch_both", name=name,
+            x_range=self.time, y_range=Range1d(0, 1), y_axis_label=quantity, toolbar_location=None,
+            tools="", height=165 if last else 140, sizing_mode="stretch_both", name=quantity,
             styles={"flex": f"1 0 {_BELOW if last else 0}px"},  # frames of one height
             x_axis_label=_TIME if last else None,
         )  # fmt: skip
@@ -95,12 +95,12 @@ class TimeFigures:
         plot.grid.grid_line_alpha = 0.4
         plot.xaxis.visible = last
         for kind in ("flow", "training"):
-            source = ColumnDataSource(_columns([]), name=f"{name} {kind}")
+            source = ColumnDataSource(_columns([]), name=f"{quantity} {kind}")
             self.sources[source.name] = source
             plot.multi_line("xs", "ys", line_color="colour", line_width="width", line_dash="dash",
                             source=source)  # fmt: skip
-        self.sources[f"{name} words"] = ColumnDataSource(_at_ends([]))
-        plot.text("x", "y", text="text", source=self.sources[f"{name} words"], x_offset=3,
+        self.sources[f"{quantity} words"] = ColumnDataSource(_at_ends([]))
+        plot.text("x", "y", text="text", source=self.sources[f"{quantity} words"], x_offset=3,
                   text_font_size="11px", text_color=LINE, text_baseline="middle")  # fmt: skip
         return plot
 
