@@ -21,6 +21,7 @@ from torch import Tensor
 
 import flowsim
 from flowsim.boundary import add_edge_distance
+from flowsim.flow.solver import solver_of
 
 Plane = dict[str, tuple[float, float]]
 CHAIN = {"p": 0.5, "q": 0.8}
@@ -94,7 +95,7 @@ def main() -> None:
             begun = time.process_time()
             record = flowsim.scan(model, axes, fixed=fixed)
             between = time.process_time()
-            if turn or model.flow() is not None:
+            if turn or not solver_of(model).batched:
                 add_edge_distance(record, model)
             if turn:
                 scans.append(between - begun)

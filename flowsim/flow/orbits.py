@@ -15,7 +15,7 @@ from flowsim.arrays import Numbers
 from flowsim.errors import InputError
 from flowsim.flow.labelling import label_ends
 from flowsim.flow.options import Limits, SolverOptions, Steps, accepts_starts, check_times
-from flowsim.flow.solver import solver_of
+from flowsim.flow.solver import Solver, solver_of
 from flowsim.interface import Model
 from flowsim.labels import Label, Rule
 from flowsim.running import expect
@@ -29,6 +29,7 @@ def find_limits(
     atol: float = 1e-12,
     max_steps: int | None = None,
     progress: Callable[[int], object] | None = None,
+    solver: Solver | None = None,
 ) -> Limits:
     """The end of the gradient-flow trajectory of every start.
 
@@ -52,6 +53,7 @@ def find_limits(
             times faster than it began may take twice as many.
         progress: called with the number of starts done, after each part; True shows a bar on
             stderr.
+        solver: follows them in place of the model's own, ``flow.solver.solver_of``.
 
     Returns:
         Limits with the leading shape of ``theta0``: tensors if it is one, else numpy
@@ -79,7 +81,7 @@ def find_limits(
     ['GLOBAL_MINIMUM', 'LOCAL_MINIMUM']
     """
     assert isinstance(theta0, Tensor)  # by ``accepts_starts``
-    solver, rows = solver_of(model), theta0.reshape(-1, theta0.shape[-1])
+    solver, rows = solver or solver_of(model), theta0.reshape(-1, theta0.shape[-1])
     usual = solver.defaults
     steps = Steps(rtol or usual.rtol, atol, max_steps or usual.max_steps)
     expect(progress, len(rows))
@@ -97,11 +99,12 @@ def limits_by(model: Model, theta: Tensor, options: SolverOptions) -> Limits:
     Raises:
         InputError: CUDA for a model whose engine is compiled for the CPU.
     """
-    if options.device != "cpu" and not solver_of(model).batched:
+    solver = options.solver or solver_of(model)
+    if options.device != "cpu" and not solver.batched:
         raise InputError(f"the {model.name} model's engine is for the CPU: omit the device")
     there = theta.to(options.device)
     return find_limits(
-        model, there, options.rtol, options.atol, options.max_steps, options.progress
+        model, there, options.rtol, options.atol, options.max_steps, options.progress, solver
     ).on("cpu")
 
 

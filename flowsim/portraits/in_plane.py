@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from numbers import Integral
 
@@ -188,13 +187,12 @@ def portrait(
         from flowsim.certificates.wells import landscape_in
 
         check_certifiable(model)
-        if (
-            {*model.coordinates} == {*bounds}
-            and model.end_losses() is None
-            and model.flow() is None
-        ):
+        if {*model.coordinates} == {*bounds} and model.end_losses() is None:
             landscape = landscape_in(model, bounds)
-            model = _stopping_below(model, landscape.minima_below)
+            stopping = RosenbrockSolver(
+                model, solver_of(model).defaults, minima_below=landscape.minima_below
+            )
+            options = replace(options, solver=stopping)
     points = follow(model, rows, options)
     flow = None
     if optimizer is not None:
@@ -438,13 +436,6 @@ def _compare(plane: Plane, record: xr.Dataset, fixed_values: Mapping[str, float]
         "oracle_wrong": int((resolved & ~agree & ~cut).sum()),
         "oracle_cut": int(cut.sum()),
     }
-
-
-def _stopping_below(model: Model, minima_below: Callable[[Tensor, Tensor], Tensor]) -> Model:
-    """A copy of a model without a solver of its own, whose rows stop below the pass of a well."""
-    stopping = copy(model)
-    vars(stopping)["flow"] = lambda: RosenbrockSolver(stopping, minima_below=minima_below)
-    return stopping
 
 
 def _add_orbits(
