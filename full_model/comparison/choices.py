@@ -88,7 +88,20 @@ class Comparison:
         ):
             if value not in names:
                 raise InputError(f"{name} must be one of {', '.join(names)}, not {value!r}")
-        self._check_states()
+        spec = ModelSpec(self.model, {name: getattr(self, name) for name in
+                                      ("p", "q", "states", "hidden_per_state")})  # fmt: skip
+        chain = spec.chain()
+        if self.states is not None:
+            object.__setattr__(self, "hidden_per_state", spec.get("hidden_per_state"))
+            if self.stochastic:
+                raise InputError(
+                    f"{self.trainer} is predicted by a map in rank-one coordinates, which the "
+                    "states model has not: choose flow or gd"
+                )
+            if self.d < chain.states - 1:
+                raise InputError(f"{chain.states} states need d of at least {chain.states - 1}")
+            if resolve_device(self.device) != "cpu":
+                raise InputError("the states model is compared on the CPU")
         if self.dtype != "float64" and not (self.dtype == "float32" and self.stochastic):
             raise InputError(
                 f"dtype must be float64, or float32 for sgd and adamw, not {self.dtype!r}"
@@ -101,30 +114,11 @@ class Comparison:
             object.__setattr__(self, "steps", 8000 if self.stochastic else 20_000)
         object.__setattr__(self, "device", resolve_device(self.device))
         if self.horizon is None:
-            chain = self.chain
             scale = 1 / chain.states if self.states else math.prod(chain.stationary)
             rate = scale * max(abs(chain.second_eigenvalue), 0.05)
             object.__setattr__(self, "horizon", 4000 * (self.length + 10) / rate)
         elif not (math.isfinite(self.horizon) and self.horizon > 0):
             raise InputError(f"horizon must be a positive number, not {self.horizon!r}")
-
-    def _check_states(self) -> None:
-        """InputError unless the options go with the model; the chain is checked, m set."""
-        given = {name: getattr(self, name) for name in ("p", "q", "states", "hidden_per_state")}
-        spec = ModelSpec(self.model, given)
-        chain = spec.chain()
-        if self.states is None:
-            return
-        object.__setattr__(self, "hidden_per_state", spec.get("hidden_per_state"))
-        if self.stochastic:
-            raise InputError(
-                f"{self.trainer} is predicted by a map in rank-one coordinates, which the states "
-                "model has not: choose flow or gd"
-            )
-        if self.d < chain.states - 1:
-            raise InputError(f"{chain.states} states need d of at least {chain.states - 1}")
-        if resolve_device(self.device) != "cpu":
-            raise InputError("the states model is compared on the CPU")
 
     @property
     def chain(self) -> GapChain:

@@ -105,7 +105,6 @@ def add_agreement(
 
 
 _CODES: dict[str, Any] = {"predicted": BASINS, "outcome": BASINS, "end_reason": EndReason}
-_VECTORS = ("trained", "orbit")
 
 
 def compare(
@@ -165,13 +164,34 @@ def compare(
             check_enumeration(settings.architecture, settings.length)
         chunks = Chunks(settings, points)
         parts = chunks.restore(checkpoint) if resume and checkpoint is not None else {}
-        record = _record(chunks, _completed(chunks, parts, checkpoint, progress, jobs, scheduler))
+        found = chunks.joined(_completed(chunks, parts, checkpoint, progress, jobs, scheduler))
+        axes = ("time", "point", "coordinate")
+        data: dict[str, Any] = {name: (axes[: found[name].ndim], found[name]) for name in CURVES}
+        for name in ENDS:
+            data[name] = ("point", found[name], flags(_CODES[name]) if name in _CODES else {})
+        names = ["e", "w", "a"][: points.shape[1]]
+        record = xr.Dataset(data, {"time": found["time"], "coordinate": names})
+        record.attrs["different_starts"] = chunks.different
     for i, name in enumerate(("e", "w", "a")[: points.shape[1]]):
         record = record.assign_coords({name: ("point", points[:, i].numpy())})
     drawn = {"points": drawn_points, "noise": settings.noise > 0, "batches": settings.stochastic}
+    left_out = not settings.stochastic and attention_stays_zero(settings, points.shape[1])
+    title, _, subtitle = model.title.partition("\n")
+    logits = "" if settings.states is None else ", S logits"
     record.attrs = {
         "kind": "comparison",
-        **_about(settings, points.shape[1]),
+        **{name: value for name, value in asdict(settings).items() if value is not None},
+        "title": title,
+        "subtitle": subtitle,
+        "axes": (model.plane.x, model.plane.y),
+        "regime": settings.chain.regime,
+        "entropy_rate": settings.chain.entropy_rate,
+        "stationary_entropy": settings.chain.stationary_entropy,
+        "attention": int(points.shape[1] == 3),
+        "architecture": f"one layer, softmax attention{logits}",
+        "trained_weights": list(settings.architecture.shapes),
+        "noisy_weights": list(settings.noisy_weights) or ["none"],
+        "attention_arithmetic": "left out: its weights stay zero" if left_out else "computed",
         "drawn_at_random": [name for name, so in drawn.items() if so] or ["nothing"],
         **record.attrs,
     }
@@ -234,41 +254,3 @@ def _meaning(settings: Comparison) -> dict[str, str]:
         return {}
     steps = ", up to the steps of descent" if settings.trainer == "gd" else ""
     return {"agreement_means": f"a check that theory and code agree{steps}"}
-
-
-def _about(settings: Comparison, dimensions: int) -> dict[str, Any]:
-    """Attributes of a record: the chain and the trained model."""
-    kept = {name: value for name, value in asdict(settings).items() if value is not None}
-    model = predicting_model(settings, dimensions)
-    left_out = not settings.stochastic and attention_stays_zero(settings, dimensions)
-    title, _, subtitle = model.title.partition("\n")
-    logits = "" if settings.states is None else ", S logits"
-    return {
-        **kept,
-        "title": title,
-        "subtitle": subtitle,
-        "axes": (model.plane.x, model.plane.y),
-        "regime": settings.chain.regime,
-        "entropy_rate": settings.chain.entropy_rate,
-        "stationary_entropy": settings.chain.stationary_entropy,
-        "attention": int(dimensions == 3),
-        "architecture": f"one layer, softmax attention{logits}",
-        "trained_weights": list(settings.architecture.shapes),
-        "noisy_weights": list(settings.noisy_weights) or ["none"],
-        "attention_arithmetic": "left out: its weights stay zero" if left_out else "computed",
-    }
-
-
-def _record(chunks: Chunks, parts: dict[int, Part]) -> xr.Dataset:
-    """Everything found at all points, as a dataset."""
-    found = chunks.joined(parts)
-    data: dict[str, Any] = {
-        name: (("time", "point", "coordinate")[: 3 if name in _VECTORS else 2], found[name])
-        for name in CURVES
-    }
-    for name in ENDS:
-        data[name] = ("point", found[name], flags(_CODES[name]) if name in _CODES else {})
-    names = ["e", "w", "a"][: chunks.points.shape[1]]
-    record = xr.Dataset(data, {"time": found["time"], "coordinate": names})
-    record.attrs["different_starts"] = chunks.different
-    return record

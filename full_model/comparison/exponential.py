@@ -55,40 +55,35 @@ def flow_until(
 ) -> None:
     """Move the active rows along the flow to time ``until``, in place, as ``step_until`` does.
 
-    Rejected steps count; ``width`` (M,) is the length of each row's next step, changed.
+    A step is taken or rejected, which counts too; ``width`` (M,) is the length of each row's next
+    one, changed.
     """
 
+    root = field.metric.sqrt()
+
     def attempt(rows: Tensor) -> None:
-        _attempt(field, state, time, width, rows, until)
+        z, left = state[rows] * root, until - time[rows]
+        h = torch.minimum(width[rows], left)
+        first, stiffness = field(state[rows])
+        new, error = _step(field, root, z, -first / root, h)
+        allowed = TOLERANCE * (1 + z.norm(dim=1))
+        ratio = torch.where(error.isfinite(), error / allowed, torch.inf)
+        shortest = _SHORTEST / stiffness
+        lost = ~(stiffness.isfinite() & first.isfinite().all(1))  # nothing can be done for it
+        forced = (ratio > 1) & (h <= shortest) & ~lost
+        plain = torch.where(forced.unsqueeze(1), z - h.unsqueeze(1) * first / root, z)
+        new = torch.where((ratio <= 1).unsqueeze(1), new, plain)
+        taken = (ratio <= 1) | forced | lost
+        state[rows] = torch.where(taken.unsqueeze(1), new / root, state[rows])
+        ended = taken & (h == left) | lost
+        time[rows] = torch.where(ended, until, time[rows] + torch.where(taken, h, 0.0))
+        factor = (0.9 * ratio.clamp(min=1e-9) ** (-1 / 4)).clamp(0.2, 4.0)
+        wanted = torch.where(forced, 2 * h, h * factor)
+        # a step cut short to land on ``until`` is no evidence against the longer one
+        kept = torch.where((ratio <= 1) & (h == left), torch.maximum(wanted, width[rows]), wanted)
+        width[rows] = torch.maximum(kept, shortest)
 
     repeat(attempt, time, steps, until, active, most, pause, _PAUSE_EVERY)
-
-
-def _attempt(
-    field: Field, state: Tensor, time: Tensor, width: Tensor, rows: Tensor, until: float
-) -> None:
-    """One step, taken or rejected, of each of the rows, in place; none goes beyond ``until``."""
-    root = field.metric.sqrt()
-    z, left = state[rows] * root, until - time[rows]
-    h = torch.minimum(width[rows], left)
-    first, stiffness = field(state[rows])
-    new, error = _step(field, root, z, -first / root, h)
-    allowed = TOLERANCE * (1 + z.norm(dim=1))
-    ratio = torch.where(error.isfinite(), error / allowed, torch.inf)
-    shortest = _SHORTEST / stiffness
-    lost = ~(stiffness.isfinite() & first.isfinite().all(1))  # nothing can be done for such a row
-    forced = (ratio > 1) & (h <= shortest) & ~lost
-    plain = z - h.unsqueeze(1) * first / root
-    new = torch.where((ratio <= 1).unsqueeze(1), new, torch.where(forced.unsqueeze(1), plain, z))
-    taken = (ratio <= 1) | forced | lost
-    state[rows] = torch.where(taken.unsqueeze(1), new / root, state[rows])
-    ended = taken & (h == left) | lost
-    time[rows] = torch.where(ended, until, time[rows] + torch.where(taken, h, 0.0))
-    factor = (0.9 * ratio.clamp(min=1e-9) ** (-1 / 4)).clamp(0.2, 4.0)
-    wanted = torch.where(forced, 2 * h, h * factor)
-    # a step cut short to land on ``until`` is no evidence against the longer one
-    kept = torch.where((ratio <= 1) & (h == left), torch.maximum(wanted, width[rows]), wanted)
-    width[rows] = torch.maximum(kept, shortest)
 
 
 class _Space:

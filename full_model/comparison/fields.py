@@ -87,7 +87,15 @@ class FullField:
             return self.population.gradient_and_stiffness(state, self.rounding)
         arch = self.arch
         if arch.attention != "none" or state.device.type != "cpu":
-            return self.differentiated(state)
+            assert isinstance(self.chain, BinaryChain)
+            weights = self.whole(state)
+            with torch.enable_grad():
+                _, found = self.population.value_and_gradient(weights)
+            if self.shapes["positions"][0] == 1:
+                found["positions"] = found["positions"].sum(1, keepdim=True)
+            attends = arch.attention != "none"
+            model = RankOneModel(self.chain, arch.length, attention=attends, tied=arch.tied)
+            return self.state(found), model.stiffness(rank_one_coordinates(model, arch, weights))
         _, gradient, stiffness = evaluate(
             state.contiguous().numpy(), self.source.stationary.numpy(), self.source.kernel.numpy(),
             self.shapes["positions"][0], arch.length, arch.d, arch.width, arch.logits, arch.tied,
@@ -118,20 +126,6 @@ class FullField:
     def gradient(self, weights: Weights) -> Weights:
         """The gradient by name, at weights by name."""
         return self.weights(self(self.state(weights))[0])
-
-    def differentiated(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradient by automatic differentiation, and the stiffness (M,) of the rank-one model at
-        the weights' projection onto α = 1/√d."""
-        assert isinstance(self.chain, BinaryChain)
-        weights = self.whole(state)
-        with torch.enable_grad():
-            _, gradient = self.population.value_and_gradient(weights)
-        if self.shapes["positions"][0] == 1:
-            gradient["positions"] = gradient["positions"].sum(1, keepdim=True)
-        arch, attention = self.arch, self.arch.attention != "none"
-        model = RankOneModel(self.chain, arch.length, attention=attention, tied=arch.tied)
-        stiffness = model.stiffness(rank_one_coordinates(model, arch, weights))
-        return self.state(gradient), stiffness
 
     def metric_weights(self) -> Weights:
         """The metric by name, each (1, *shape)."""

@@ -250,35 +250,21 @@ def at_unigram_of_states(
     total = torch.stack([*squares.values()]).sum(0)
     rest = [square for name, square in squares.items() if name not in ("embedding", "bias")]
     rest.append(found["embedding"].sum(1).square().sum(1) / chain.states)  # of its mean
-    on_plane = nearest.relative_distance[rows] <= ON_PLANE
-    beside = _bowl_beside(chain, weights, gradient)
-    plane = _bowl_of_plane(chain, weights, gradient, nearest.gain[rows])
-    bowl, lowest, along = (torch.where(on_plane, *both) for both in zip(plane, beside, strict=True))
-    return labels_near_unigram(bowl, along, lowest, torch.stack(rest).sum(0), total), lowest
-
-
-def _bowl_of_plane(
-    chain: SymmetricChain, weights: Weights, gradient: Gradient, gain: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return whether runs on the plane are in a bowl, its smallest curvature, ⟨Ẽ, curvature Ẽ⟩."""
-    slope = -2 * chain.second_eigenvalue / chain.states
-    lowest = (slope * gain.clamp(max=1.0)).clamp(max=1 / chain.states)
-    along = slope * gain * weights["embedding"].square().sum((1, 2))
-    rises = _rises(along, weights, gradient, curvature=1 / chain.states)
-    return (slope > 0) & (gain > 0) & rises, lowest, along
-
-
-def _bowl_beside(
-    chain: SymmetricChain, weights: Weights, gradient: Gradient
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The same off the plane, from the Hessian in (b̃, Ẽ) at Ẽ = 0, which must be smooth there."""
-    basis = mean_free_basis(chain.states)
+    basis, level = mean_free_basis(chain.states), 1 / chain.states
+    # off the plane: from the Hessian in (b̃, Ẽ) at Ẽ = 0, which must be smooth there
     block, smooth = hessian_block(basis, weights, gradient)
     mean = weights["embedding"].mean(1, keepdim=True)
     entries = (basis @ (weights["embedding"] - mean)).flatten(1)
     curved, lowest, along = _curvature(block, chain.states - 1, entries)
-    rises = _rises(along, weights, gradient, mean, curvature=1 / chain.states)
-    return curved & rises & smooth, lowest, along
+    bowl = curved & _rises(along, weights, gradient, mean, curvature=level) & smooth
+    # on it, from the gain
+    gain, slope = nearest.gain[rows], -2 * chain.second_eigenvalue / chain.states
+    rising = slope * gain * weights["embedding"].square().sum((1, 2))
+    inside = (slope > 0) & (gain > 0) & _rises(rising, weights, gradient, curvature=level)
+    on_plane = nearest.relative_distance[rows] <= ON_PLANE
+    bowl, along = torch.where(on_plane, inside, bowl), torch.where(on_plane, rising, along)
+    lowest = torch.where(on_plane, (slope * gain.clamp(max=1.0)).clamp(max=level), lowest)
+    return labels_near_unigram(bowl, along, lowest, torch.stack(rest).sum(0), total), lowest
 
 
 def hessian_block(basis: Tensor, weights: Weights, gradient: Gradient) -> tuple[Tensor, Tensor]:

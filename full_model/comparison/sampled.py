@@ -74,15 +74,27 @@ def compare_sampled(
     with threads(max(jobs, torch.get_num_threads())):
         weights = lifted_weights(settings, points)
         trained, _ = train(run, checkpoint, resume, overwrite, weights, shown)
-    return _with_map(settings, points, model, run, trained)
-
-
-def _with_map(
-    settings: Comparison, points: Tensor, model: RankOneModel, run: RunSettings, trained: xr.Dataset
-) -> xr.Dataset:
-    """The record of what training did, beside the optimizer's map on the same batches."""
-    record = _record(settings, points, trained)
-    record.attrs["loss_is"] = trained.attrs["loss_is"]
+    measured = {str(name): values.to_numpy() for name, values in trained.variables.items()}
+    share, k = open_gap(settings.chain, measured["loss"][-1]), points.shape[1]
+    outcome = _labels(settings, measured["escape"], measured["loss"][-1])
+    projected = measured["canonical"][..., :k].copy()
+    flipped = points[:, 0].numpy() < 0  # a projection has e ≥ 0, a start may have e < 0
+    projected[:, flipped, 0] *= -1
+    data: dict[str, Any] = {
+        "loss": (("step", "point"), measured["loss"]),
+        "drift": (("step", "point"), measured["relative_distance"]),
+        "trained": (("step", "point", "coordinate"), projected),
+        "outcome": ("point", outcome, flags(BASINS)),
+        "open_share": ("point", share),
+    }
+    for name in ("plateau_start", "plateau_length", "escape"):
+        data[name] = ("point", measured[name])
+    record = xr.Dataset(data, {"step": measured["step"], "coordinate": ["e", "w", "a"][:k]})
+    record.attrs = {
+        "learned_share": LEARNED_SAMPLED,
+        "on_plateau_at_end": int((np.abs(share - 1) <= 0.05).sum()),
+        "loss_is": trained.attrs["loss_is"],
+    }
     nudge = USUAL_NUDGE if run.recipe.trainer == "adamw" else 0.0
     choice = OptimizerChoice(run.recipe, settings.d, settings.seed, nudge)
     start, kept = model.from_canonical(points), record.step.values.tolist()
@@ -137,29 +149,3 @@ def _labels(settings: Comparison, escape: np.ndarray, loss: np.ndarray) -> np.nd
     """Labels of runs, by the steps at which they escaped for good and their last losses."""
     learned = np.isfinite(escape) & (open_gap(settings.chain, loss) <= LEARNED_SAMPLED)
     return np.where(learned, Label.GLOBAL_MINIMUM, Label.UNRESOLVED).astype(np.int8)
-
-
-def _record(settings: Comparison, points: Tensor, run: xr.Dataset) -> xr.Dataset:
-    """Outcomes of training, from the record of its runs."""
-    found = {str(name): values.to_numpy() for name, values in run.variables.items()}
-    share = open_gap(settings.chain, found["loss"][-1])
-    outcome = _labels(settings, found["escape"], found["loss"][-1])
-    k = points.shape[1]
-    trained = found["canonical"][..., :k].copy()
-    flipped = points[:, 0].numpy() < 0  # a projection has e ≥ 0, a start may have e < 0
-    trained[:, flipped, 0] *= -1
-    data: dict[str, Any] = {
-        "loss": (("step", "point"), found["loss"]),
-        "drift": (("step", "point"), found["relative_distance"]),
-        "trained": (("step", "point", "coordinate"), trained),
-        "outcome": ("point", outcome, flags(BASINS)),
-        "open_share": ("point", share),
-    }
-    for name in ("plateau_start", "plateau_length", "escape"):
-        data[name] = ("point", found[name])
-    record = xr.Dataset(data, {"step": found["step"], "coordinate": ["e", "w", "a"][:k]})
-    record.attrs = {
-        "learned_share": LEARNED_SAMPLED,
-        "on_plateau_at_end": int((np.abs(share - 1) <= 0.05).sum()),
-    }
-    return record

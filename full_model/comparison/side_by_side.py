@@ -249,23 +249,18 @@ class SideBySide:
         """
         full = self.full
         columns = {name: torch.stack([line[name] for line in self.lines]) for name in self.lines[0]}
-        orbit, loss = self._orbits()
+        model, times = self.model, torch.tensor(self.times, dtype=torch.float64)
+        path = self.start.unsqueeze(0)
+        if len(times) > 1:
+            path = trajectories(model, self.start, times, rtol=_RTOL)
+        known, orbit = path.isfinite().all(-1), model.plane.project(path)
+        loss = model.loss(torch.where(known.unsqueeze(-1), path, self.start))
         measured = columns["loss"].isfinite()
         columns["orbit"] = torch.where(measured.unsqueeze(-1), orbit, torch.nan)
-        columns["reduced_loss"] = torch.where(measured, loss, torch.nan)
+        columns["reduced_loss"] = torch.where(measured & known, loss, torch.nan)
         columns["distance"] = (columns["trained"] - orbit).norm(dim=-1)
         columns |= {"predicted": self.predicted, "end_reason": full.end_reasons()}
         for name in ("outcome", "steps", "end", "open_share", "curvature", "gradient_norm"):
             columns[name] = getattr(full, name)
         found = {name: columns[name].cpu().numpy() for name in (*CURVES, *ENDS)}
-        return found | {"time": np.array(self.times)}
-
-    def _orbits(self) -> tuple[Tensor, Tensor]:
-        """Projected orbits (T, n, 2 or 3) and their losses (T, n); NaN from where not known."""
-        model, times = self.model, torch.tensor(self.times, dtype=torch.float64)
-        path = self.start.unsqueeze(0)
-        if len(times) > 1:
-            path = trajectories(model, self.start, times, rtol=_RTOL)
-        known = path.isfinite().all(-1)
-        loss = model.loss(torch.where(known.unsqueeze(-1), path, self.start))
-        return model.plane.project(path), torch.where(known, loss, torch.nan)
+        return found | {"time": times.numpy()}

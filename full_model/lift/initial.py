@@ -67,10 +67,24 @@ def initial_weights(
     >>> tuple(weights["0.up"].shape), float(weights["0.up"].min()), float(weights["0.down"].max())
     ((2, 16, 4), 1.0, -1.0)
     """
-    _check(arch, kind, seeds, std, noise, value)
+    if kind not in KINDS:
+        raise InputError(f"init must be one of {', '.join(KINDS)}, not {kind!r}")
+    if kind != "gaussian" and not arch.width:
+        raise InputError(f"a {kind} start sets hidden units, and hidden is 0")
+    if not seeds:
+        raise InputError("an initialization needs at least one seed")
+    for name, number in (("std", std), ("init value", value)):
+        if not (math.isfinite(number) and number > 0):
+            raise InputError(f"{name} must be a positive number, not {number!r}")
+    if not (math.isfinite(noise) and noise >= 0):
+        raise InputError(f"noise must be a number of at least 0, not {noise!r}")
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
     if kind == "rank-one":
-        weights = _rank_one(arch, generators, std)
+        draws = torch.stack([_normal(g, 3) * std for g in generators])
+        signs = torch.stack([_normal(g, arch.d) for g in generators])
+        alpha = torch.where(signs < 0, -1.0, 1.0).double() / math.sqrt(arch.d)
+        draws = draws[:, :2] if arch.attention == "none" else draws
+        weights = lift_canonical(draws, arch, alpha=alpha)
     elif kind == "lifted":
         members = len(seeds)
         if theta is None or theta.ndim not in (1, 2) or theta.shape[:-1] not in ((), (members,)):
@@ -87,8 +101,14 @@ def initial_weights(
             up, down = weights[f"{layer}.up"], weights[f"{layer}.down"]
             weights[f"{layer}.up"] = torch.full_like(up, value)
             weights[f"{layer}.down"] = value * side[:, None, None].expand_as(down)
-    if kind == "balanced":
-        _balance(arch, weights, value)
+    if kind == "balanced":  # in one layer only: two negative gains would multiply to a positive one
+        r = arch.width
+        if r % 2:
+            raise InputError(f"a balanced start needs an even number of hidden units, not {r}")
+        rows = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(r // 2)
+        rows *= value * math.sqrt(-2 * _BALANCED / (r * arch.d))
+        weights["0.up"] = rows[:, None].expand_as(weights["0.up"])
+        weights["0.down"] = (-rows).expand_as(weights["0.down"])
     if noise > 0:
         weights = with_noise(arch, weights, noise, generators)
     return {k: w.clone(memory_format=torch.contiguous_format) for k, w in weights.items()}
@@ -116,46 +136,6 @@ def with_noise(
         name: weights[name] + noise * torch.stack([_normal(g, *shape) for g in generators])
         for name, shape in arch.shapes.items()
     }
-
-
-def _check(
-    arch: Architecture, kind: str, seeds: Sequence[int], std: float, noise: float, value: float
-) -> None:
-    """InputError unless all of them are in range."""
-    if kind not in KINDS:
-        raise InputError(f"init must be one of {', '.join(KINDS)}, not {kind!r}")
-    if kind != "gaussian" and not arch.width:
-        raise InputError(f"a {kind} start sets hidden units, and hidden is 0")
-    if not seeds:
-        raise InputError("an initialization needs at least one seed")
-    for name, number in (("std", std), ("init value", value)):
-        if not (math.isfinite(number) and number > 0):
-            raise InputError(f"{name} must be a positive number, not {number!r}")
-    if not (math.isfinite(noise) and noise >= 0):
-        raise InputError(f"noise must be a number of at least 0, not {noise!r}")
-
-
-def _rank_one(arch: Architecture, generators: list[torch.Generator], std: float) -> Weights:
-    """Lifts of Gaussian (e, w, a), or (e, w) without attention, with random signs in α."""
-    draws = torch.stack([_normal(g, 3) * std for g in generators])
-    if arch.attention == "none":
-        draws = draws[:, :2]
-    signs = torch.stack([_normal(g, arch.d) for g in generators])
-    alpha = torch.where(signs < 0, -1.0, 1.0).double() / math.sqrt(arch.d)
-    return lift_canonical(draws, arch, alpha=alpha)
-
-
-def _balance(arch: Architecture, weights: Weights, value: float) -> None:
-    """Rows of alternating sign in the first layer's W_1, W_2 = −W_1ᵀ, in place.
-
-    In one layer only: the gains of two, negative along 1/√d, would multiply to a positive one.
-    """
-    if arch.width % 2:
-        raise InputError(f"a balanced start needs an even number of hidden units, not {arch.width}")
-    size = value * math.sqrt(-2 * _BALANCED / (arch.width * arch.d))
-    signs = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(arch.width // 2)
-    weights["0.up"] = (size * signs[:, None]).expand_as(weights["0.up"])
-    weights["0.down"] = (-size * signs).expand_as(weights["0.down"])
 
 
 def _gaussian(arch: Architecture, generators: list[torch.Generator], std: float) -> Weights:

@@ -106,7 +106,10 @@ def project(
     if alpha is None:
         alpha = _fit_alpha(parts, eta, rounds)
         point = _coordinates(parts, alpha, _fit_beta(parts, alpha), eta, arch)
-        alpha = _positive_alpha(point, alpha)
+        numbers = torch.stack([point.w1, point.w2, point.c], dim=-1)
+        numbers = torch.cat([point.eps.unsqueeze(-1), point.rho, numbers], dim=-1)
+        sign = first_sign(numbers, NEGLIGIBLE, first_sign(alpha, 0.5))  # the module's convention
+        alpha = sign.unsqueeze(-1) * alpha
     else:
         alpha = unit_vector(alpha, arch.d, e, "alpha").expand_as(e)
     beta = _fit_beta(parts, alpha)
@@ -183,15 +186,6 @@ def _coordinates(
     )
 
 
-def _positive_alpha(point: RankOnePoint, alpha: Tensor) -> Tensor:
-    """α with the sign of the module's convention."""
-    ordered = torch.cat(
-        [point.eps.unsqueeze(-1), point.rho, torch.stack([point.w1, point.w2, point.c], dim=-1)],
-        dim=-1,
-    )
-    return first_sign(ordered, NEGLIGIBLE, first_sign(alpha, 0.5)).unsqueeze(-1) * alpha
-
-
 def distance_from(nearest: Weights, weights: Weights, axes: int) -> tuple[Tensor, Tensor]:
     """Distance of all weights to the nearest, zero where not named, and over their norm."""
 
@@ -208,8 +202,7 @@ def _binary_parts(arch: Architecture, weights: Weights) -> Weights:
     """Weights of the binary-logit model with the same predictions (k = 2)."""
     if arch.output == "binary":
         return dict(weights)
-    parts = dict(weights)
-    embedding = parts["embedding"]
+    parts, embedding = dict(weights), weights["embedding"]
     parts["embedding"] = embedding[..., 1, :] - embedding[..., 0, :]
     start = embedding[..., 0, :].unsqueeze(-2)
     like = embedding.new_zeros(*embedding.shape[:-2], arch.length, arch.d)

@@ -84,12 +84,19 @@ class SharedSource(SequenceSource, Generic[D]):
             raise InputError(f"{self.members} sources cannot serve {members} models")
         return type(self)(self.data, members)
 
+    def first_law(self) -> Tensor:
+        if isinstance(self.data, Prior):  # whose first k symbols are uniform
+            return torch.full((self.members, self.states), 1 / self.states, dtype=torch.float64)
+        return torch.tensor(self.data.stationary, dtype=torch.float64).expand(self.members, -1)
+
     def _paths(
-        self, kernels: Tensor, first: Tensor | None, length: int, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """A sequence of each of M·batch kernels, and its next symbols."""
+        self, kernels: Tensor, first: Tensor | None, length: int, generator: torch.Generator,
+        each: int = 1,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """A sequence of each of M·batch kernels, and its next symbols; ``each`` states are one."""
         paths = sample_kernels(kernels, first, length, generator)
-        inputs, targets = (x.to(torch.uint8).unflatten(0, (self.members, -1)) for x in paths)
+        symbols = (x.div(each, rounding_mode="floor").to(torch.uint8) for x in paths)
+        inputs, targets = (x.unflatten(0, (self.members, -1)) for x in symbols)
         return inputs, targets
 
 
@@ -228,9 +235,6 @@ class ChainSource(SharedSource[OrderChain]):
         kernels = self._kernel.expand(self.members * max(batch, 0), -1, -1)
         return self._paths(kernels, self._contexts, length, generator)
 
-    def first_law(self) -> Tensor:
-        return torch.tensor(self.data.stationary, dtype=torch.float64).expand(self.members, -1)
-
     def next_laws(self, tokens: Tensor) -> Tensor:
         """As ``SequenceSource``; uniform after symbols that do not occur."""
         whole, _ = self.of_members(tokens)
@@ -270,13 +274,7 @@ class HiddenSource(SharedSource[HiddenMarkovProcess]):
 
     def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         kernels = self._kernel.expand(self.members * max(batch, 0), -1, -1)
-        paths = sample_kernels(kernels, self._first, length, generator)
-        symbols = (x.div(self.data.states, rounding_mode="floor") for x in paths)
-        inputs, targets = (x.to(torch.uint8).unflatten(0, (self.members, -1)) for x in symbols)
-        return inputs, targets
-
-    def first_law(self) -> Tensor:
-        return torch.tensor(self.data.stationary, dtype=torch.float64).expand(self.members, -1)
+        return self._paths(kernels, self._first, length, generator, self.data.states)
 
     def next_laws(self, tokens: Tensor) -> Tensor:
         """As ``SequenceSource``: Bayes's prediction, the stationary law after impossible words."""
@@ -308,9 +306,6 @@ class PriorSource(SharedSource[Prior]):
 
     def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         return self._paths(self._kernels(batch, generator), None, length, generator)
-
-    def first_law(self) -> Tensor:
-        return torch.full((self.members, self.states), 1 / self.states, dtype=torch.float64)
 
     def next_laws(self, tokens: Tensor) -> Tensor:
         """Bayes's predictor, the same for all members."""

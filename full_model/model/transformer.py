@@ -93,7 +93,9 @@ def forward(
             trace[f"{layer}.y"] = y
         x = y
         if arch.width:
-            hidden = _hidden_inputs(arch, block, y)
+            first = arch.norm_at == "inputs"
+            hidden = _linear(_norm(y, block["norm2"]) if first else y, block["up"])
+            hidden = hidden if first else _norm(hidden, block["norm2"])
             hidden = hidden.relu() if arch.activation == "relu" else gelu(hidden)
             x = y + _linear(hidden, block["down"])
     x = _norm(x, weights.get("norm"))
@@ -133,13 +135,6 @@ def _norm(x: Tensor, scale: Tensor | None) -> Tensor:
     x = x - x.mean(-1, keepdim=True)
     x = x * (x.square().mean(-1, keepdim=True) + _NORM_EPSILON).rsqrt()
     return x * scale[..., None, None, :]
-
-
-def _hidden_inputs(arch: Architecture, block: dict[str, Tensor | None], y: Tensor) -> Tensor:
-    """W_1 y with its layer norm, before W_1 or behind it."""
-    if arch.norm_at == "hidden":
-        return _norm(_linear(y, block["up"]), block["norm2"])
-    return _linear(_norm(y, block["norm2"]), block["up"])
 
 
 def _attention(

@@ -86,8 +86,8 @@ def unigram_trap(arch: Architecture, weights: Weights, chain: BinaryChain) -> Un
     True
     """
     _check(arch, weights)
-    at = _at_zero(arch, weights, _lags(chain, arch.length))
-    matrix = _matrix(arch, at, chain)
+    z, hidden, jacobian = _at_zero(arch, weights, chain)
+    matrix = _matrix(arch, z, jacobian, chain)
     values, vectors = torch.linalg.eigh(matrix)
     vectors = vectors * first_sign(vectors.mT, _SHARE).unsqueeze(-2)
     away = off_the_set(arch, weights, chain)
@@ -97,7 +97,7 @@ def unigram_trap(arch: Architecture, weights: Weights, chain: BinaryChain) -> Un
         later = where_it_ends(arch, weights, chain, torch.where(inside.unsqueeze(-1), away, 0.0))
         change = torch.linalg.matrix_norm(trap_matrix(arch, later, chain) - matrix, 2)
         at_rest = at_rest | (inside & (change <= _AT_REST * values[..., 0]))
-    smooth = (at.hidden != 0) | (arch.activation != "relu")
+    smooth = (hidden != 0) | (arch.activation != "relu")
     return UnigramTrap(matrix, values, vectors, smooth.flatten(-2).all(-1), at_rest)
 
 
@@ -141,8 +141,8 @@ def trap_matrix(arch: Architecture, weights: Weights, chain: BinaryChain) -> Ten
             [-1.2, -0.6]]])
     """
     _check(arch, weights)
-    at = _at_zero(arch, weights, _lags(chain, arch.length))
-    return _matrix(arch, at, chain)
+    z, _, jacobian = _at_zero(arch, weights, chain)
+    return _matrix(arch, z, jacobian, chain)
 
 
 def _check(arch: Architecture, weights: Weights) -> None:
@@ -156,51 +156,47 @@ def _check(arch: Architecture, weights: Weights) -> None:
     check_weights(arch, weights)
 
 
-@dataclass(frozen=True)
-class _AtZero:
-    """The network at e = 0: z (..., N, d), the hidden units' inputs (..., N, r), and J."""
-
-    z: Tensor
-    hidden: Tensor
-    jacobian: Tensor
-
-
-def _lags(chain: BinaryChain, count: int) -> Tensor:
-    """Cov(x_{n+1}, x_{n−k})/Cov(x_{n+1}, x_n), (N,): λ^k of a chain."""
-    if isinstance(chain, SeenChain):
-        return torch.from_numpy(chain.lag_ratios(count))
-    return chain.second_eigenvalue ** torch.arange(count).double()
-
-
-def _at_zero(arch: Architecture, weights: Weights, lags: Tensor) -> _AtZero:
+def _at_zero(arch: Architecture, weights: Weights, chain: BinaryChain) -> tuple[Tensor, ...]:
+    """At e = 0 z (..., N, d), the hidden units' inputs (..., N, r) and J (..., d, d)."""
+    lags = chain.second_eigenvalue ** torch.arange(arch.length).double()
+    if isinstance(chain, SeenChain):  # Cov(x_{n+1}, x_{n−k})/Cov(x_{n+1}, x_n), λ^k of a chain
+        lags = torch.from_numpy(chain.lag_ratios(arch.length))
     still = weights | {"embedding": torch.zeros_like(weights["embedding"])}
     trace: dict[str, Tensor] = {}
     one = torch.zeros(1, arch.length, dtype=torch.long, device=weights["bias"].device)
     forward(arch, still, one, trace)
     y = trace["0.y"].squeeze(-3)
-    mixing = None
-    if arch.attention == "ssm":
-        mixing = _state_space_mixing(arch, weights, lags)
-    elif arch.attention != "none":
-        mixing = _mixing(arch, weights, trace.get("0.pattern"), lags)
     lead = y.shape[:-2]
     up = weights.get("0.up", y.new_zeros(*lead, 0, arch.d))
     down = weights.get("0.down", y.new_zeros(*lead, arch.d, 0))
     hidden = y @ up.mT
-    active = hidden.relu() if arch.activation == "relu" else torch.nn.functional.gelu(hidden)
+    if arch.activation == "relu":
+        active, slopes = hidden.relu(), (hidden > 0).to(hidden)
+    else:
+        active = torch.nn.functional.gelu(hidden)
+        bell = (-hidden.square() / 2).exp() / math.sqrt(2 * math.pi)
+        slopes = torch.special.ndtr(hidden) + hidden * bell
     z = y + active @ down.mT
-    return _AtZero(z, hidden, _jacobian(up, down, _slopes(arch, hidden), mixing))
+    if arch.attention == "none":
+        eye = torch.eye(arch.d, dtype=up.dtype, device=up.device)
+        return z, hidden, eye + down @ (slopes.mean(-2).unsqueeze(-1) * up)
+    if arch.attention == "ssm":
+        mixing = _state_space_mixing(arch, weights, lags)
+    else:
+        mixing = _mixing(arch, weights, trace.get("0.pattern"), lags)
+    opened = torch.einsum("...nr,...ra,...nab->...rb", slopes, up, mixing)
+    return z, hidden, mixing.mean(-3) + down @ opened / slopes.shape[-2]
 
 
-def _matrix(arch: Architecture, at: _AtZero, chain: BinaryChain) -> Tensor:
+def _matrix(arch: Architecture, z: Tensor, jacobian: Tensor, chain: BinaryChain) -> Tensor:
     """S from the vectors z_n and from J."""
     excess = -chain.second_eigenvalue
-    centred = at.z - at.z.mean(-2, keepdim=True)
+    centred = z - z.mean(-2, keepdim=True)
     spread = centred.mT @ centred / arch.length
     if arch.tied:
-        return spread + excess * (at.jacobian + at.jacobian.mT)
-    top = torch.cat([spread, excess * at.jacobian], dim=-1)
-    bottom = torch.cat([excess * at.jacobian.mT, torch.zeros_like(spread)], dim=-1)
+        return spread + excess * (jacobian + jacobian.mT)
+    top = torch.cat([spread, excess * jacobian], dim=-1)
+    bottom = torch.cat([excess * jacobian.mT, torch.zeros_like(spread)], dim=-1)
     return torch.cat([top, bottom], dim=-2)
 
 
@@ -246,23 +242,6 @@ def _state_space_mixing(arch: Architecture, weights: Weights, lags: Tensor) -> T
     return torch.eye(arch.d, dtype=raw.dtype, device=raw.device) + through
 
 
-def _jacobian(up: Tensor, down: Tensor, slopes: Tensor, mixing: Tensor | None) -> Tensor:
-    """J = mean_n (I + W_2 D_n W_1) T_n, (..., d, d)."""
-    if mixing is None:
-        eye = torch.eye(up.shape[-1], dtype=up.dtype, device=up.device)
-        return eye + down @ (slopes.mean(-2).unsqueeze(-1) * up)
-    opened = torch.einsum("...nr,...ra,...nab->...rb", slopes, up, mixing)
-    return mixing.mean(-3) + down @ opened / slopes.shape[-2]
-
-
-def _slopes(arch: Architecture, hidden: Tensor) -> Tensor:
-    """The activation's derivative at every hidden unit's input; 0 at a ReLU's kink."""
-    if arch.activation == "relu":
-        return (hidden > 0).to(hidden)
-    law = torch.special.ndtr(hidden)
-    return law + hidden * (-hidden.square() / 2).exp() / math.sqrt(2 * math.pi)
-
-
 def _positive(values: Tensor) -> Tensor:
     """Are ascending eigenvalues (..., k) all positive beyond rounding, (...)."""
     rounding = _ROUNDING * torch.finfo(values.dtype).eps
@@ -287,10 +266,10 @@ def where_it_ends(
     pi0, pi1 = chain.stationary
     free = {name: w.detach().requires_grad_() for name, w in weights.items()}
     with torch.enable_grad():
-        at = _at_zero(arch, free, _lags(chain, arch.length))
-        mean = at.z.mean(-2)
+        z, _, jacobian = _at_zero(arch, free, chain)
+        mean = z.mean(-2)
         one = torch.ones_like(mean[..., :1, None])
-        corner = _matrix(arch, at, chain) + mean.unsqueeze(-1) * mean.unsqueeze(-2)
+        corner = _matrix(arch, z, jacobian, chain) + mean.unsqueeze(-1) * mean.unsqueeze(-2)
         top = torch.cat([one, mean.unsqueeze(-2)], dim=-1)
         block = torch.cat([top, torch.cat([mean.unsqueeze(-1), corner], dim=-1)], dim=-2)
         block = pi0 * pi1 * block

@@ -238,14 +238,13 @@ def unigram_point(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) ->
         equal(f"{title}: error of the block's eigenvalues", 0.0, spectra),
         equal(f"{title}: Hessian outside the block", 0.0, elsewhere),
     ]
-    if near_signs:
-        return claims
-    if not arch.tied:
-        claims.append(sign_claim(f"{title}: block at p + q = {excess + 1:g}", "indefinite", signs))
-    elif excess > 0:
-        claims.append(sign_claim(f"{title}: block at p + q > 1", "positive definite", signs))
-    else:
-        claims.append(sign_claim(f"{title}: block at p + q < 1", "as the Schur complement", signs))
+    if not near_signs:
+        at, is_so = "p + q > 1", "positive definite"
+        if not arch.tied:
+            at, is_so = f"p + q = {excess + 1:g}", "indefinite"
+        elif excess <= 0:
+            at, is_so = "p + q < 1", "as the Schur complement"
+        claims.append(sign_claim(f"{title}: block at {at}", is_so, signs))
     return claims
 
 

@@ -86,7 +86,9 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except KeyError as error:
         raise InputError(f"{path} is not a checkpoint of this program: no {error}") from None
     except (SafetensorError, OSError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} is not a usable checkpoint: {_sentence(error)}") from None
+        text = " ".join(str(error).split()) or type(error).__name__
+        text = text if len(text) <= 200 else text[:200] + "…"
+        raise InputError(f"{path} is not a usable checkpoint: {text}") from None
     except (RecursionError, MemoryError, OverflowError, RuntimeError) as error:
         kind = type(error).__name__
         raise InputError(f"{path} is not a usable checkpoint: {kind} on reading it") from None
@@ -103,11 +105,6 @@ def _digest(tensor: Tensor) -> str:
 def _bytes(tensor: Tensor) -> bytes:
     """The numbers in row-major order, whatever the strides (those of an axis of one are free)."""
     return tensor.numpy().tobytes()
-
-
-def _sentence(error: BaseException) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 200 else text[:200] + "…"
 
 
 def refuse_other_settings(path: Path, wanted: dict[str, Any], stored: Any) -> None:

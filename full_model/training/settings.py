@@ -104,12 +104,8 @@ def check_data(arch: Architecture, recipe: Recipe, data: Data | None, init: str)
             )
         if init not in ("gaussian", "given"):
             raise InputError(f"a {init} start is one of binary chains, with p and q")
-    if recipe.loss == "population":
-        _check_exact(arch, data)
-
-
-def _check_exact(arch: Architecture, data: Data | None) -> None:
-    """InputError where there is no exact loss, or too large a one."""
+    if recipe.loss != "population":
+        return
     if isinstance(data, Prior) and not data.has_bayes:
         raise InputError(
             f"the exact loss of {words_of(data)} kernels on {data.states} states needs Bayes's "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -189,47 +190,36 @@ class Trainer:
 
     def _flow(self, steps: int) -> Tensor:
         """Gradient flow over ``steps`` intervals; models that fail are ended, not the batch."""
-        span = self.recipe.horizon * steps / self.recipe.steps
-        state = flatten(self.arch.shapes, self.weights)
-        moving = self.alive.nonzero()[:, 0]
-        together = self.recipe.method == "rk4"
-        for rows in [moving] if together else moving.split(1):
+        recipe, shapes = self.recipe, self.arch.shapes
+        state, moving = flatten(shapes, self.weights), self.alive.nonzero()[:, 0]
+        span = [0.0, recipe.horizon * steps / recipe.steps]
+        times = torch.tensor(span, dtype=state.dtype, device=state.device)
+        together = recipe.method == "rk4"
+        options: dict[str, object] = {"max_num_steps": 100_000}
+        if together:
+            options = {"step_size": recipe.step_size}
+        parts = [moving] if together else list(moving.split(1))
+        for rows in parts if len(moving) else []:
+            population = self.population.select(rows)
+
+            def field(t: Tensor, weights: Tensor, population: Any = population) -> Tensor:
+                self.evaluations += 1
+                _, gradient = population.value_and_gradient(unflatten(shapes, weights))
+                return -flatten(shapes, gradient)
+
             try:
-                state[rows] = self._integrate(state[rows], rows, span)
+                state[rows] = odeint(
+                    field, state[rows], times, rtol=recipe.rtol, atol=recipe.atol,
+                    method=recipe.method, options=options,
+                )[-1]  # fmt: skip
             except AssertionError:  # torchdiffeq's way to say that a step underflows
                 state[rows] = torch.nan
-        self.weights = {name: w.clone() for name, w in unflatten(self.arch.shapes, state).items()}
+        self.weights = {name: w.clone() for name, w in unflatten(shapes, state).items()}
         self.step += steps
         with torch.no_grad():
             loss = self.population(self.weights)
         self.alive &= loss.isfinite()
         return loss
-
-    def _integrate(self, state: Tensor, rows: Tensor, span: float) -> Tensor:
-        """The states of some members after ``span``; AssertionError where the solver gives up."""
-        if not len(rows):
-            return state
-        population = self.population.select(rows)
-
-        def field(t: Tensor, weights: Tensor) -> Tensor:
-            self.evaluations += 1
-            _, gradient = population.value_and_gradient(unflatten(self.arch.shapes, weights))
-            return -flatten(self.arch.shapes, gradient)
-
-        times = torch.tensor([0.0, span], dtype=state.dtype, device=state.device)
-        if self.recipe.method == "rk4":
-            options: dict[str, object] = {"step_size": self.recipe.step_size}
-        else:
-            options = {"max_num_steps": 100_000}
-        return odeint(
-            field,
-            state,
-            times,
-            rtol=self.recipe.rtol,
-            atol=self.recipe.atol,
-            method=self.recipe.method,
-            options=options,
-        )[-1]
 
 
 def finite_members(weights: Weights) -> Tensor:
