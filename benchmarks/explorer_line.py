@@ -30,7 +30,7 @@ def main() -> None:
     torch.set_num_threads(1)
     for name, view in VIEWS.items():
         warm(view)
-        lines = [measured(view.on_chain(0.46 + 0.01 * i, 0.8)) for i in range(-1, 10)][1:]
+        lines = [measured(view.with_arguments(p=0.46 + 0.01 * i)) for i in range(-1, 10)][1:]
         parts = [1000 * statistics.median(column) for column in zip(*lines, strict=True)]
         total = 1000 * statistics.median(sum(line) for line in lines)
         words = ", ".join(f"{x:.0f}" for x in parts)

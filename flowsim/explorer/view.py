@@ -42,6 +42,11 @@ class Window(NamedTuple):
     y_low: float = -3.0
     y_high: float = 3.0
 
+    @property
+    def middle(self) -> tuple[float, float]:
+        """y and x of its middle."""
+        return (self.y_low + self.y_high) / 2, (self.x_low + self.x_high) / 2
+
 
 class Start(NamedTuple):
     """A start of an orbit; of planes (w, e), y is e and x is w."""
@@ -173,11 +178,6 @@ class View:
         fixable = self.model.plane.fixable
         return fixable[0] if fixable and not self.trainable else None
 
-    def on_chain(self, p: float, q: float) -> View:
-        """The same on another chain, with those of p and q that the model has."""
-        own = {name: x for name, x in (("p", p), ("q", q)) if name in self.spec.options}
-        return self.with_arguments(**own)
-
     def with_arguments(self, **arguments: float) -> View:
         return replace(self, spec=self.spec.replace(**arguments))
 
@@ -215,14 +215,6 @@ class View:
         at = len(self.starts) if number is None else number
         start = Start(round(y, digits), round(x, digits))
         return replace(self, starts=(*self.starts[:at], start, *self.starts[at + 1 :]))
-
-    def zoomed(self, factor: float) -> View:
-        """The window's middle, so many times smaller along both axes, as far as bounds allow."""
-        corners: list[float] = []
-        for low, high in (self.window[:2], self.window[2:]):
-            middle, half = (low + high) / 2, (high - low) / 2 / factor
-            corners += [max(middle - half, -FARTHEST), min(middle + half, FARTHEST)]
-        return replace(self, window=Window(*corners))
 
 
 @lru_cache(maxsize=64)

@@ -40,7 +40,7 @@ GOOD, BAD = Start(0.5, -1.2), Start(1.0, 0.5)  # on both sides of the separatrix
 
 @pytest.mark.parametrize("name", ["canonical", "linear", "states"])
 def test_what_is_shown_at_once_is_what_the_flow_says(name):
-    view = View().with_model(name).on_chain(0.9, 0.8)
+    view = View().with_model(name).with_arguments(p=0.9)
     first, (last,) = cells_at_once(view), refined(view, lambda: False)
     assert first.decided_by == "closed form" and last.decided_by == "flow" and last.final
     assert set(np.unique(last.label)) == {Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM}
@@ -106,7 +106,7 @@ def test_the_landscape_leaves_slow_curves_out_until_sliders_rest():
 @pytest.mark.parametrize("name", ["canonical", "uniform"])
 @pytest.mark.parametrize("p, q", [(0.5, 0.8), (0.2, 0.3)])
 def test_orbits_end_where_their_labels_say(name, p, q):
-    view = View().with_model(name).on_chain(p, q)
+    view = View().with_model(name).with_arguments(p=p, q=q)
     for start in (GOOD, BAD):
         orbit = follow_start(view, start)
         assert (orbit.forward.y[0], orbit.forward.x[0]) == pytest.approx(start)
@@ -217,7 +217,7 @@ def test_a_run_ends_after_two_minutes(trainer, monkeypatch):
 def test_every_model_is_trained_from_where_its_orbit_begins(trainer, name, options):
     held = options.get("held", ())
     view = View().with_model(name, **{k: v for k, v in options.items() if k != "held"})
-    view = replace(view, fixed=held).on_chain(0.9, 0.8)
+    view = replace(view, fixed=held).with_arguments(p=0.9)
     for start, lost in ((GOOD, Label.GLOBAL_MINIMUM), (BAD, Label.LOCAL_MINIMUM)):
         orbit = follow_start(view, start)
         run = Run(start, FullSettings(trainer), orbit.label)

@@ -20,7 +20,7 @@ PAGES = {
     "untied": (replace(View().with_model("untied"), fixed=(("u", 0.9),)), FullSettings(steps=20)),
     "rank-one": (View().with_model("rank-one", tied=False, length=4),
                  FullSettings("adamw", d=4, noise=0.05, steps=20, seed=3)),
-    "states": (View().with_model("states", states=3).on_chain(0.9, 0.8),
+    "states": (View().with_model("states", states=3).with_arguments(p=0.9),
                FullSettings("sgd", length=3, noise=0.05, steps=20)),
 }  # fmt: skip
 

@@ -16,14 +16,14 @@ from flowsim.spec import ModelSpec
 
 VIEWS = [
     View(),
-    View().on_chain(0.2, 0.3).with_start(0.5, -1.2).with_start(-1.0, 0.25),
-    View().with_model("states", states=7).on_chain(0.9, 0.8),
+    View().with_arguments(p=0.2, q=0.3).with_start(0.5, -1.2).with_start(-1.0, 0.25),
+    View().with_model("states", states=7).with_arguments(p=0.9),
     replace(
         View().with_model("uniform", length=12).with_slice(0.25),
         cloud=GaussianCloud(0.1, -0.3, 0.2),
     ),
     replace(View().with_model("rank-one", attention=True).with_slice(-0.5), backward=True),
-    View().with_model("rank-one", tied=False).zoomed(4),
+    replace(View().with_model("rank-one", tied=False), window=Window(-0.75, 0.5, -0.25, 1.0)),
     View().with_model("induction", length=9).with_start(0.5, 2.0),
     View().with_model("memory").with_arguments(flip=0.25),
     replace(View(), logs=("time", "loss")),
@@ -107,10 +107,9 @@ def test_bounds_are_kept():
     for change in (
         lambda: full.with_start(0, 0),
         lambda: View().with_start(float("nan"), 0),
-        lambda: View().on_chain(0.5, 1.0),
+        lambda: View().with_arguments(q=1.0),
         lambda: replace(View(), window=Window(0, 1e-9, 0, 1)),
         lambda: View().with_slice(1.0),
-        lambda: View().zoomed(1e9),
         lambda: FullSettings(trainer="none"),
         lambda: FullSettings(steps=10**9),
         lambda: FullSettings(noise=float("nan")),
@@ -122,8 +121,8 @@ def test_bounds_are_kept():
 
 def test_starts_are_rounded_to_what_a_click_can_mean():
     assert View().with_start(0.123456789, -1.98765432).starts == (Start(0.123, -1.988),)
-    near = View().zoomed(1000).with_start(0.123456789, -0.00012345678)
-    assert near.starts == (Start(0.123457, -0.000123),)
+    near = replace(View(), window=Window(-0.003, 0.003, -0.003, 0.003))
+    assert near.with_start(0.123456789, -0.00012345678).starts == (Start(0.123457, -0.000123),)
 
 
 def test_the_command_opens_the_usual_view_and_chooses_no_axes_unasked():

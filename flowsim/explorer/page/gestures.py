@@ -12,7 +12,6 @@ from bokeh import events
 from bokeh.models import ColumnDataSource, CustomJS
 
 from flowsim.explorer.page.controls import CLOUD
-from flowsim.explorer.page.page_parts import Page
 from flowsim.explorer.view import FARTHEST, NARROWEST, GaussianCloud, Start, View, Window
 
 #: Milliseconds without a move after which the mouse rests.
@@ -51,7 +50,7 @@ _MOST_UNDONE, _MOST_WINDOWS = 50, 50
 
 
 class Gestures:
-    def __init__(self, visit: Page) -> None:
+    def __init__(self, visit: Any) -> None:
         self.visit = visit
         self._windows: list[Window] = []
         self._clicked: tuple[Start, View] | None = None  # the last click, and its view
@@ -83,7 +82,7 @@ class Gestures:
         for event in (events.Tap, events.MouseMove, events.MouseLeave):
             figure.js_on_event(event, seen)
         c.back.on_click(self.zoom_back)
-        c.closer.on_click(lambda: self.zoom_to(visit.view.zoomed(2).window))
+        c.closer.on_click(lambda: self.closer(*visit.view.window.middle))
         c.reset.on_click(lambda: self.zoom_to(visit.view.usual_window))
         c.undo.on_click(self.undo)
         c.clear.on_click(self._clear)
@@ -238,11 +237,11 @@ class Gestures:
             if number < len(view.starts):
                 self.visit.try_to(lambda: view.with_start(y, x, number))
         elif self.throws and view.cloud is not None:
-            middle, sigma = view.cloud[:2], view.cloud.sigma
+            at_y, at_x, sigma = view.cloud
             if self._grip is not None:
                 self._set_cloud(GaussianCloud(y + self._grip[0], x + self._grip[1], sigma))
             else:
-                self._set_cloud(GaussianCloud(*middle, math.dist(middle, (y, x)) / 2))
+                self._set_cloud(GaussianCloud(at_y, at_x, math.dist((at_y, at_x), (y, x)) / 2))
 
     def _pan_end(self, *_: float) -> None:
         self._grip = self._moved = None
@@ -348,7 +347,7 @@ _KEYS = """
 class Keyboard:
     """Key handlers while the plane is in focus: the mouse's gestures by keyboard."""
 
-    def __init__(self, visit: Page, gestures: Gestures) -> None:
+    def __init__(self, visit: Any, gestures: Gestures) -> None:
         self.visit, self.gestures = visit, gestures
         figure = visit.plane.figure
         keyed = ColumnDataSource({"x": [], "y": [], "key": [], "count": []}, name="keyed")

@@ -18,7 +18,6 @@ from flowsim.drawing.overlay import path_columns
 from flowsim.errors import InputError
 from flowsim.explorer.export import command_lines, python_lines, saved_file
 from flowsim.explorer.page.messages import describe_run, other_length, why_apart
-from flowsim.explorer.page.page_parts import Page
 from flowsim.explorer.training import USUAL_RATE, Run, check_training, training
 from flowsim.explorer.view import LOGS, Stop, View, full_length
 from flowsim.labels import Label
@@ -27,7 +26,7 @@ from flowsim.labels import Label
 class Choices:
     """The widgets of a page's model, chain and slice."""
 
-    def __init__(self, visit: Page) -> None:
+    def __init__(self, visit: Any) -> None:
         self.visit, c = visit, visit.controls
         #: True while the widgets are set, so that their callbacks do nothing.
         self.updating = False
@@ -40,10 +39,8 @@ class Choices:
 
             widget.on_change("active" if hasattr(widget, "active") else "value", changed)
 
-        on_change(c.p, lambda view, new: view.with_arguments(p=round(float(new), 6)))
-        on_change(c.q, lambda view, new: view.with_arguments(q=round(float(new), 6)))
         on_change(c.a, lambda view, new: view.with_slice(round(float(new), 6)))
-        for name, slider in c.sliders.items():
+        for name, slider in {"p": c.p, "q": c.q, **c.sliders}.items():
             on_change(slider, partial(_with_argument, name))
         for widget in (c.model, c.length, c.states, c.options):
             on_change(widget, self._model_chosen)
@@ -102,7 +99,7 @@ class Choices:
 
 
 def _with_argument(argument: str, view: View, new: Any) -> View:
-    number = int(new) if type(view.numbers[argument]) is int else round(float(new), 9)
+    number = int(new) if type(view.numbers.get(argument)) is int else round(float(new), 9)
     return view.with_arguments(**{argument: number})
 
 
@@ -113,7 +110,7 @@ _MOST_RUNS = 8
 class TrainerPanel:
     """Settings of full training, the run that is going on, and the runs that are shown."""
 
-    def __init__(self, visit: Page) -> None:
+    def __init__(self, visit: Any) -> None:
         self.visit, c = visit, visit.controls
         self.busy = self._setting = False
         fields = {"trainer": c.trainer, "d": c.d, "length": c.positions, "noise": c.noise,
@@ -255,7 +252,7 @@ _KINDS = {"png": "image/png", "svg": "image/svg+xml", "nc": "application/x-netcd
 class Outgoing:
     """Address, files and commands of a page."""
 
-    def __init__(self, visit: Page) -> None:
+    def __init__(self, visit: Any) -> None:
         self.visit, c = visit, visit.controls
         self.address = ColumnDataSource({"query": []}, name="address")
         self.address.js_on_change("data", CustomJS(code=_ADDRESS))

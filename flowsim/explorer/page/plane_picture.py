@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from time import monotonic
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,6 @@ import xarray as xr
 
 from flowsim.explorer import layers
 from flowsim.explorer.page.messages import describe_cursor, describe_window, legend
-from flowsim.explorer.page.page_parts import Page
 from flowsim.explorer.view import View
 from flowsim.interface import theta_at
 
@@ -28,7 +28,7 @@ class Picture:
     slider, and gets its own first look afterwards.
     """
 
-    def __init__(self, visit: Page) -> None:
+    def __init__(self, visit: Any) -> None:
         self.visit = visit
         self.cells, self.border = _NOTHING, layers.Border()
         self.landscape: xr.Dataset | None = None

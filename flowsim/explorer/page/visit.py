@@ -34,6 +34,9 @@ _SHOWN = 0.2
 
 
 class Visit:
+    """One page: ``chosen`` is the orbit whose coordinates are shown and that training begins from;
+    ``undone`` are views whose orbits and clouds come back by "Undo"."""
+
     def __init__(
         self, document: Document, view: View, full: FullSettings, problems: Sequence[str],
         pools: Pools,
