@@ -1,19 +1,16 @@
 """Groups of options that commands share, as dataclasses.
 
 A field is an option and its default the option's; a method gives what several options say
-together. The options of a command are a dataclass over the groups that it needs, and ``command``
-makes of it the function that typer reads.
+together. The options of a command are a dataclass over the groups that it needs.
 """
 
 from __future__ import annotations
 
-import inspect
 import re
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from flowsim.chain import BinaryChain
 from flowsim.cli import options, sizes
@@ -27,22 +24,6 @@ if TYPE_CHECKING:
 
 #: Formats of figures.
 FIGURES = (".png", ".pdf", ".svg")
-
-
-def command(run: Callable[[Any], None]) -> Callable[..., None]:
-    """A function of the options of a command, which are the fields of its argument's dataclass."""
-    (kind,) = (hint for name, hint in get_type_hints(run).items() if name != "return")
-
-    def from_shell(**values: object) -> None:
-        run(kind(**values))
-
-    hints, keyword = get_type_hints(kind, include_extras=True), inspect.Parameter.KEYWORD_ONLY
-    of_kind = inspect.signature(kind).parameters
-    fields = [x.replace(annotation=hints[n], kind=keyword) for n, x in of_kind.items()]
-    from_shell.__signature__ = inspect.Signature(fields)  # type: ignore[attr-defined]
-    from_shell.__annotations__ = {name: hints[name] for name in of_kind}
-    from_shell.__doc__, from_shell.__name__ = run.__doc__, run.__name__
-    return from_shell
 
 
 @dataclass(frozen=True)
@@ -244,6 +225,19 @@ class OptimizerOptions:
         name_parts += [] if self.steps is None else [f"steps{self.steps}"]
         name_parts += [] if self.loss is None else [self.loss]
         return name_parts + ([] if self.d is None else [f"d{self.d}"])
+
+
+@dataclass(frozen=True)
+class Window:
+    window: options.Windows = None
+    w_range: options.WRange = None
+    e_range: options.ERange = None
+    a_range: options.ARange = None
+
+    def windows(self) -> dict[str, options.Interval]:
+        """The ranges of --window and of --w-range and the like, by coordinate."""
+        named = {"w": self.w_range, "e": self.e_range, "a": self.a_range}
+        return {**(self.window or {}), **{name: x for name, x in named.items() if x is not None}}
 
 
 @dataclass(frozen=True)

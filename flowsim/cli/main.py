@@ -6,20 +6,20 @@ error messages appear at once.
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
 import re
 import sys
 from collections.abc import Callable
 from difflib import get_close_matches
-from functools import wraps
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
 from flowsim import notices
-from flowsim.cli import groups, options
+from flowsim.cli import options
 from flowsim.cli.commands import (
     cmd_chain,
     cmd_compare,
@@ -104,14 +104,21 @@ def _root(
     """Gradient flow of transformers on Markov chains, from initialization to basin."""
 
 
-def _or_redraw(run: Callable[[Any], None]) -> Callable[[Any], None]:
-    """The command, or with --from the redrawing of its record."""
+def command(run: Callable[[Any], None]) -> Callable[..., None]:
+    """A function of the fields of its argument's dataclass; with --from it redraws the record."""
+    (kind,) = (hint for name, hint in get_type_hints(run).items() if name != "return")
 
-    @wraps(run)
-    def called(given: Any) -> None:
+    def from_shell(**values: object) -> None:
+        given = kind(**values)
         (redraw if getattr(given, "source", None) else run)(given)
 
-    return called
+    hints, keyword = get_type_hints(kind, include_extras=True), inspect.Parameter.KEYWORD_ONLY
+    of_kind = inspect.signature(kind).parameters
+    fields = [x.replace(annotation=hints[n], kind=keyword) for n, x in of_kind.items()]
+    from_shell.__signature__ = inspect.Signature(fields)  # type: ignore[attr-defined]
+    from_shell.__annotations__ = {name: hints[name] for name in of_kind}
+    from_shell.__doc__, from_shell.__name__ = run.__doc__, run.__name__
+    return from_shell
 
 
 for run, text in (
@@ -128,7 +135,7 @@ for run, text in (
     (cmd_info.info, "Say what a record or checkpoint holds."),
 ):
     name = run.__name__.rstrip("_")
-    app.command(name, cls=_InSections, short_help=text)(groups.command(_or_redraw(run)))
+    app.command(name, cls=_InSections, short_help=text)(command(run))
 
 
 def main() -> None:

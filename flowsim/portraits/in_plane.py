@@ -64,8 +64,7 @@ HALVINGS, _FINEST = 8, 2048
 @checks_model
 def portrait(
     model: Model,
-    w_range: Range | None = None,
-    e_range: Range | None = None,
+    window: Mapping[str, Range] | None = None,
     resolution: int | None = None,
     rtol: float | None = None,
     atol: float = 1e-12,
@@ -74,7 +73,6 @@ def portrait(
     integrator: str = "flowsim",
     confirm: int | None = None,
     next_stage: Stage | None = None,
-    window: Mapping[str, Range] | None = None,
     optimizer: OptimizerChoice | None = None,
     device: str = "cpu",
     starts: Points | None = None,
@@ -93,7 +91,9 @@ def portrait(
 
     Args:
         model: any reduced model. Starts of the rank-one model are lifted from the plane.
-        w_range, e_range: the window of planes (w, e), by default the plane's own.
+        window: ranges of the plane's axes by name, by default its own. Of a model without a plane
+            of its own, the names choose the axes, the horizontal one first; ``fixed`` holds the
+            other coordinates.
         resolution: cells along each axis, by default as the model's plane has it.
         rtol, atol: error allowed per step, for labels and orbits; by default as ``find_limits``.
         max_steps: attempted steps of each start, as in ``find_limits``.
@@ -106,8 +106,6 @@ def portrait(
             orbits are fast, 16 elsewhere, and none with torchdiffeq itself.
         next_stage: called before the boundary, the orbits, the sample and the flow beside an
             optimizer with what follows and how many; returns what to call with the number done.
-        window: ranges of the plane's axes by name. Of a model without a plane of its own, the
-            names choose the axes, the horizontal one first; ``fixed`` holds the other coordinates.
         optimizer: trains the starts by its steps instead. With the rank-one model its ``nudge``
             should not be 0, see ``OptimizerChoice``.
         device: as in ``scan_basins``, for the cells and their boundary.
@@ -148,7 +146,7 @@ def portrait(
     ):
         if asked and optimizer is not None:
             raise InputError(f"{what} of the flow; omit them with an optimizer")
-    given = given_ranges(window, w=w_range, e=e_range)
+    given = given_ranges(window)
     model = with_axes(model, *given)
     plane = model.plane
     fixed = check_fixed(plane, fixed)
@@ -398,11 +396,11 @@ def with_boundary(
     return record
 
 
-def given_ranges(window: Mapping[str, Range] | None, **more: Range | None) -> dict[str, Range]:
+def given_ranges(window: Mapping[str, Range] | None) -> dict[str, Range]:
     """The ranges that are given, by name; InputError for one that does not increase."""
     if not isinstance(window, Mapping | None):
         raise InputError(f'window is a range by axis, such as {{"w": (-3, 3)}}, not {window!r}')
-    found = {**(window or {}), **{name: side for name, side in more.items() if side is not None}}
+    found = dict(window or {})
     for name, (low, high) in found.items():
         if not -math.inf < low < high < math.inf:
             raise InputError(f"the window in {name} must be LOW < HIGH, not {low:g} to {high:g}")

@@ -24,14 +24,11 @@ PLANE_POINTS = 81
 @checks_model
 def phase_space(
     model: Model,
-    w_range: Range | None = None,
-    e_range: Range | None = None,
-    a_range: Range | None = None,
+    window: Mapping[str, Range] | None = None,
     rtol: float | None = None,
     atol: float = 1e-10,
     progress: Callable[[int], object] | None = None,
     next_stage: Stage | None = None,
-    window: Mapping[str, Range] | None = None,
     max_steps: int | None = None,
 ) -> xr.Dataset:
     """Orbits of a model in space and, where they are known, its critical plane and minima.
@@ -40,14 +37,13 @@ def phase_space(
         model: of three coordinates, such as one of your own; with uniform or linear attention in
             (e, w, a), bias at its optimum; or the rank-one model with attention, whose starts are
             lifted and whose orbits are projected.
-        w_range, e_range, a_range: the window of (e, w, a), in which the orbits from afar start; by
-            default (−2.5, 2.5), (−2, 2) and (−1, 1).
+        window: ranges of the axes by name, in which the orbits from afar start; by default
+            (−3, 3), of (w, e, a) (−2.5, 2.5), (−2, 2) and (−1, 1).
         rtol, atol: error allowed per step; rtol is by default 1e-8 for orbits.
         max_steps: attempted steps of each start, as in ``find_limits``.
         progress: called with the number of orbits done; True shows a bar on stderr.
         next_stage: called before the curves with what follows, "planes of curves", and how many;
             returns what to call with the number done.
-        window: ranges of the axes by name, by default (−3, 3).
 
     Returns:
         Dataset with the orbits ``orbit_*`` from afar, and of (e, w, a) ``near_*`` from around the
@@ -72,7 +68,7 @@ def phase_space(
             "or rank-one attention, or three coordinates"
         )
     names = (plane.x, plane.y, plane.defaults.third)
-    given = given_ranges(window, w=w_range, e=e_range, a=a_range)
+    given = given_ranges(window)
     if others := given.keys() - {*names}:
         raise InputError(f"the view has the axes {', '.join(names)}, not {', '.join(others)}")
     usual, axes = plane.defaults.space, axes_of(plane)

@@ -21,7 +21,7 @@ from flowsim.flow.orbits import drawn_orbits
 from flowsim.interface import theta_at
 from flowsim.reference import integrate
 
-WINDOW = {"w_range": (-1.5, 0.5), "e_range": (0.2, 1.8)}
+WINDOW = {"window": {"w": (-1.5, 0.5), "e": (0.2, 1.8)}}
 
 
 @pytest.fixture(scope="module")

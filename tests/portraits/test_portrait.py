@@ -66,7 +66,9 @@ def test_figure_says_what_it_shows(record):
 
 
 def test_drawn_cells_are_the_labels_with_w_to_the_right_and_e_upwards():
-    record = portrait(CanonicalModel(BinaryChain(0.5, 0.8)), (-3, 1), (0.5, 2), 12, confirm=0)
+    record = portrait(
+        CanonicalModel(BinaryChain(0.5, 0.8)), {"w": (-3, 1), "e": (0.5, 2)}, 12, confirm=0
+    )
     axes = Figure().add_subplot()
     draw_basins(record, axes)
     (image,) = axes.images

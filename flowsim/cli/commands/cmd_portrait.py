@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from flowsim.cli import options
 from flowsim.cli.files import require_file
-from flowsim.cli.groups import ModelFigure, Tolerances
+from flowsim.cli.groups import ModelFigure, Tolerances, Window
 from flowsim.cli.options import OPTIMIZER, OUTPUT, STARTS, WINDOW, flag, option
 from flowsim.cli.output import progress, write_and_report
 from flowsim.errors import InputError
@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Portrait(ModelFigure, Tolerances):
-    window: options.Windows = None
-    w_range: options.WRange = None
-    e_range: options.ERange = None
+class Portrait(ModelFigure, Window, Tolerances):
     resolution: Annotated[
         int | None,
         option(WINDOW, "N",
@@ -33,7 +30,6 @@ class Portrait(ModelFigure, Tolerances):
         option(WINDOW, "VIEW", "plane: basins in (w, e); 3d: orbits in (w, e, a) of a model with "
                "attention, or of three coordinates."),
     ] = "plane"  # fmt: skip
-    a_range: options.ARange = None
     points: Annotated[
         Path | None,
         option(STARTS, "FILE",
@@ -128,9 +124,7 @@ def portrait(given: Portrait) -> None:
         from flowsim.portraits.optimizers import compare_optimizers
 
         resolution = given.resolution or min(resolution, 48)
-        ranges = (("w", given.w_range), ("e", given.e_range))
-        window = {**(given.window or {}), **{name: side for name, side in ranges if side}}
-        full = {**model.plane.window, **window} if window else None
+        full = {**model.plane.window, **given.windows()} if given.windows() else None
         with progress(resolution**2, "starts", given.quiet) as meter:
             record = compare_optimizers(
                 model, full, given.fixed(), resolution, given.learning_rate, given.steps or 3000,
@@ -142,8 +136,8 @@ def portrait(given: Portrait) -> None:
         usual, atol = model.plane.defaults, 1e-10 if given.rtol is None else given.atol
         with progress(len(usual.far) + len(usual.near), "orbits", given.quiet) as meter:
             record = phase_space(
-                model, given.w_range, given.e_range, given.a_range, given.rtol, atol,
-                meter.advance, meter.then, given.window, given.max_steps,
+                model, given.windows(), given.rtol, atol, meter.advance, meter.then,
+                given.max_steps,
             )  # fmt: skip
     else:
         from flowsim.portraits.in_plane import portrait
@@ -158,11 +152,10 @@ def portrait(given: Portrait) -> None:
             total, unit = total * optimizer.recipe.steps, "steps"
         with progress(total, unit, given.quiet) as meter:
             record = portrait(
-                model, given.w_range, given.e_range, resolution, given.rtol, given.atol,
-                given.fixed(), meter.advance, given.integrator, given.confirm, meter.then,
-                window=given.window, optimizer=optimizer, device=given.device, starts=starts,
-                max_steps=given.max_steps, edge=given.edge, certify=given.certify,
-                curves=given.curves(),
+                model, given.windows(), resolution, given.rtol, given.atol, given.fixed(),
+                meter.advance, given.integrator, given.confirm, meter.then, optimizer,
+                given.device, starts, max_steps=given.max_steps, edge=given.edge,
+                certify=given.certify, curves=given.curves(),
             )  # fmt: skip
     write_and_report(record, figure, stored, given)
 

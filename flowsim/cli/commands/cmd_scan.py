@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flowsim.cli import options
-from flowsim.cli.groups import HiddenProcess, OptimizerOptions, Printed, Tolerances
+from flowsim.cli.groups import HiddenProcess, OptimizerOptions, Printed, Tolerances, Window
 from flowsim.cli.options import CHAIN, OUTPUT, SOME, WINDOW, WORK, Interval, option
 from flowsim.cli.output import neutral_command, progress, report
 from flowsim.errors import InputError
@@ -28,12 +28,8 @@ _CHANCES = "between 0 and 1, or LOW:HIGH:COUNT of them."
 
 
 @dataclass(frozen=True)
-class StartOptions:
+class StartOptions(Window):
     grid: options.Grid = None
-    window: options.Windows = None
-    e_range: options.ERange = None
-    w_range: options.WRange = None
-    a_range: options.ARange = None
     ranges: Annotated[
         list[options.Named] | None,
         option(WINDOW, "NAME=LOW:HIGH",
@@ -47,13 +43,13 @@ class StartOptions:
 
     def windows(self) -> dict[str, Interval]:
         """The window of every coordinate that has one; InputError if one has two."""
-        named = {"e": self.e_range, "w": self.w_range, "a": self.a_range}
-        found: dict[str, Interval] = {}
-        for name, bounds in [*named.items(), *(self.ranges or ()), *(self.window or {}).items()]:
-            if bounds is not None and name in found:
+        found = super().windows()
+        given = [*(self.window or ()), *(name for name, _ in self.ranges or ())]
+        given += [name for name in "ewa" if getattr(self, f"{name}_range") is not None]
+        for name in given:
+            if given.count(name) > 1:
                 raise InputError(f"{name} has two ranges: give it one of them")
-            found |= {} if bounds is None else {name: bounds}
-        return found
+        return found | dict(self.ranges or ())
 
 
 @dataclass(frozen=True)
