@@ -239,6 +239,15 @@ class _FormerPlane:
     holds = Former("holds", "fixable")
 
 
+class _NoAxis:
+    """The vertical axis of a plane, until it has one."""
+
+    def __get__(self, plane: Any, kind: Any = None) -> str:
+        if plane is None:
+            return ""
+        raise InputError(f"the model {plane.model.name} has one coordinate, and no plane")
+
+
 class Plane(_FormerPlane):
     """Two axes on which starts are laid, and the way to the model's coordinates and back.
 
@@ -247,7 +256,7 @@ class Plane(_FormerPlane):
 
     Attributes:
         model: the model.
-        x, y: names of the horizontal and the vertical axis.
+        x, y: names of the horizontal and the vertical axis; of one coordinate x alone.
         window: the usual range of either axis, by name.
         fixable: the names beside the axes that can be held at a value.
         defaults: what scans and figures take; by default views in space have the coordinate that is
@@ -260,23 +269,24 @@ class Plane(_FormerPlane):
     ('w', 'e', (1, 2, 5))
     """
 
-    x = y = ""
+    x = ""
+    y: str = cast(Any, _NoAxis())
 
     def __init__(self, model: Model) -> None:
         if not hasattr(model, "coordinates"):
             raise InputError(f'{model.name} needs coordinates, such as coordinates = ("x", "y")')
-        if len(model.coordinates) < 2:
-            raise InputError(f"the model {model.name} has one coordinate, and no plane")
         for name in RESERVED.intersection(model.coordinates):
             raise InputError(
                 f"a record of {model.name} has a variable {name!r} already: call the coordinate "
                 f"another name, such as {name}_"
             )
         self.model = model
-        across, up = model._axes or model.coordinates[:2]
-        self.x, self.y = self.x or across, self.y or up
-        self.window = dict.fromkeys((self.x, self.y), (-3.0, 3.0))
-        self.fixable = tuple(name for name in model.coordinates if name not in (self.x, self.y))
+        across, *up = model._axes or model.coordinates[:2]
+        self.x = self.x or across
+        if up:
+            self.y = type(self).y or up[0]
+        self.window = dict.fromkeys((self.x, self.y) if up else (self.x,), (-3.0, 3.0))
+        self.fixable = tuple(name for name in model.coordinates if name not in self.window)
         third = self.fixable[0] if len(model.coordinates) == 3 == len(self.fixable) + 2 else None
         keeps = zip(model.coordinates, model.keeps_sign, strict=True)
         self.defaults = PlaneDefaults(
@@ -569,7 +579,7 @@ def with_axes(model: Model, *axes: str) -> Model:
     'z'
     """
     plane, named = model.plane, ", ".join(axes)
-    of_these, own = {*axes} <= {plane.x, plane.y}, type(model).plane is not Model.plane
+    of_these, own = {*axes} <= {*plane.window}, type(model).plane is not Model.plane
     if own and not of_these:
         raise InputError(f"the {model.name} model's plane is ({plane.x}, {plane.y}), not ({named})")
     if (of_these and (own or len(axes) < 2)) or axes == (plane.x, plane.y):

@@ -44,6 +44,12 @@ BUILT_IN = {
     "memory": "flowsim.models.memory:Memory",
 }
 
+#: Chains that a constructor may take as its ``chain``: it then has their arguments instead.
+_CHAINS = {
+    "BinaryChain": "flowsim.chain:BinaryChain",
+    "SymmetricChain": "flowsim.markov:SymmetricChain",
+}
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -114,15 +120,26 @@ def parameters(kind: type) -> Mapping[str, Parameter]:
     if kind.__init__ is object.__init__:  # type: ignore[misc]
         return {}
     declared = getattr(kind, "__dataclass_fields__", {})
-    found = {}
+    found: dict[str, Parameter] = {}
     for name, about in list(inspect.signature(kind.__init__).parameters.items())[1:]:  # type: ignore[misc]
         if about.kind in (about.VAR_POSITIONAL, about.VAR_KEYWORD):
+            continue
+        if name == "chain" and (chain := _chain_class(kind)) is not None:
+            found |= parameters(chain)
             continue
         required = about.default is about.empty
         usual = Parameter(None if required else about.default, name, required)
         known = declared[name].metadata if name in declared else {}
         found[name] = known.get("parameter", usual)
     return found
+
+
+def _chain_class(kind: type) -> type | None:
+    """The class of the chain that a class's constructor takes, if it says so."""
+    about = inspect.signature(kind).parameters.get("chain")
+    written = getattr(about, "annotation", "")
+    home = _CHAINS.get(getattr(written, "__name__", str(written)).rpartition(".")[2])
+    return None if home is None else cast(type, import_object(home))
 
 
 def models_with(parameter: str) -> dict[str, Parameter]:
@@ -287,7 +304,10 @@ def _built(spec: ModelSpec) -> Model:
         found: Model = spec.kind(**arguments).build()
         return found
     try:
-        found = spec.kind(**arguments)
+        own = dict(arguments)
+        if (chain := _chain_class(spec.kind)) is not None:
+            own["chain"] = chain(**{name: own.pop(name) for name in parameters(chain)})
+        found = spec.kind(**own)
     except Exception as error:
         given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
         raise InputError(f"{spec.name}({given}) failed: {first_line_of(error)}") from None
@@ -320,8 +340,9 @@ def attributes_of(model: Model) -> dict[str, Any]:
 
 def kept_arguments(model: Model) -> dict[str, Any]:
     """The arguments with which a model was made, as far as it has kept them by name."""
-    names = parameters(cast(Any, type(model)))
-    return {name: getattr(model, name) for name in names if hasattr(model, name)}
+    names, chain = parameters(cast(Any, type(model))), getattr(model, "chain", None)
+    homes = {name: home for name in names for home in (chain, model) if hasattr(home, name)}
+    return {name: getattr(home, name) for name, home in homes.items()}
 
 
 def has_parameter(kind: type, parameter: str, given: Mapping[str, Any]) -> bool:

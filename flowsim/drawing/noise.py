@@ -33,7 +33,8 @@ def draw_noise(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look])
     At one temperature over a plane: the chance of each cell to end elsewhere than without noise.
     Else: the share of each end over the temperature, of all starts together, with its interval.
     """
-    if record.sizes["temperature"] == 1 and set(axes_of(record)) == {*record["label"].dims}:
+    grid = record["label"].ndim == 2 and {*axes_of(record)} == {*record["label"].dims}
+    if grid and record.sizes["temperature"] == 1:
         return _draw_plane(record, Canvas(ax, 7.0, 5.9, look))
     return _draw_curves(record, Canvas(ax, 7.0, 4.4, look))
 

@@ -11,7 +11,9 @@ import flowsim
 from flowsim import InputError, ModelSpec, from_loss
 from flowsim.curves import Curve
 from flowsim.interface import conserved_values
+from flowsim.noise import end_probabilities
 from flowsim.records.model_attributes import source_attributes
+from flowsim.scan import cell_centres
 
 WELL = '''
 import flowsim
@@ -193,6 +195,56 @@ def test_the_interface_is_what_an_author_needs():
     plane |= vars(well().plane).keys()
     assert sum(not name.startswith("_") for name in model) <= 15
     assert sum(not name.startswith("_") for name in plane) <= 10
+
+
+LINE = """
+import flowsim
+
+
+class Line(flowsim.Model):
+    coordinates = ("x",)
+
+    def loss(self, theta):
+        return (theta[..., 0] ** 2 - 1) ** 2 / 4
+
+
+class Mine(flowsim.models.CanonicalModel):
+    pass
+"""
+
+
+def test_a_model_of_one_coordinate_has_scans_and_shares_but_no_portrait(mine):
+    (mine / "line.py").write_text(LINE)
+    words = ["--model", "line.py:Line", "--window", "x=-1:2", "--grid", 8, "--confirm", 0]
+    done = run("scan", *words, "--out", "a.nc", cwd=mine)
+    assert done.returncode == 0, done.stderr
+    record = flowsim.read_record(mine / "a.nc")
+    np.testing.assert_allclose(record.limit_x, np.sign(record.x), atol=1e-6)
+    np.testing.assert_allclose(record.share, [0, 3 / 8, 5 / 8])
+    model = ModelSpec("line.py:Line").build()
+    cloud = flowsim.gaussian(model, [1.0], samples=9)
+    assert (cloud.count_minimum_1 + cloud.count_minimum_2).values.tolist() == [9]
+    seed = torch.Generator().manual_seed(0)
+    noise = end_probabilities(model, {"x": np.array([-1.0, 1.0])}, [0.1], 0.1, seed, seeds=3)
+    assert flowsim.draw(noise).axes[0].get_ylabel() == "share of the paths"
+    done = run("portrait", "--model", "line.py:Line", cwd=mine)
+    assert_refused(done, "the model line.py:Line has one coordinate, and no plane")
+
+
+def test_a_class_derived_from_a_built_in_model_takes_the_arguments_of_its_chain(mine):
+    (mine / "line.py").write_text(LINE)
+    model = ModelSpec("line.py:Mine", {"p": 0.5, "q": 0.8}).build()
+    assert model.chain == flowsim.BinaryChain(0.5, 0.8)
+    assert ModelSpec.of(model).options == {"p": 0.5, "q": 0.8, "bias": "optimal"}
+    words = ["--p", 0.5, "--q", "0.2:0.8:2", "--grid", "4x4", "--confirm", 0, "--out", "a.nc"]
+    done = run("scan", "--model", "line.py:Mine", *words, cwd=mine)
+    assert done.returncode == 0, done.stderr
+    axes = {"e": cell_centres(-3, 3, 4), "w": cell_centres(-3, 3, 4)}
+    built_in = flowsim.scan(flowsim.model("canonical", 0.5, 0.8), axes)
+    found = flowsim.read_record(mine / "a.nc")
+    np.testing.assert_array_equal(found.label[1], built_in.label)
+    done = run("scan", "--model", "line.py:Mine", "--grid", "4x4", cwd=mine)
+    assert_refused(done, "line.py:Mine needs p, q: give --set p=")
 
 
 def test_members_of_former_versions_answer_with_the_new_ones():

@@ -95,5 +95,5 @@ def _starts_of(given: Noise, model: Model) -> Starts:
     plane = with_axes(model, *(given.window or ())).plane
     held = check_fixed(plane, given.fixed())
     sides = {**plane.window, **(given.window or {})}
-    axes = {name: cell_centres(*sides[name], given.resolution) for name in (plane.y, plane.x)}
+    axes = {name: cell_centres(*sides[name], given.resolution) for name in reversed(plane.window)}
     return Grid(axes, held)
