@@ -8,7 +8,7 @@ at the end, and then counts as nothing else; it is trapped if it neither escapes
 open if it crosses alone. Every 100 steps are measured; no run is left out. Between two of them the
 step of a crossing is interpolated where √μ reaches its value at λ_min(S) = 0.
 
-    python experiments/adamw_escape.py [--quick]      about 20 minutes on one core
+    python experiments/adamw_escape.py      about 20 minutes on one core
 """
 
 import json
@@ -19,9 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from papers import BLUE, GREY, ORANGE, PINK, SKY, experiment, letter_titles, median, timed
+from papers import experiment, median, timed
 
 from flowsim import BinaryChain
 from flowsim.training.recipe import Recipe
@@ -237,20 +235,6 @@ def crossings_seen(record: xr.Dataset, cell: int, left: np.ndarray) -> dict[str,
             "after": int((crossing > escape).sum())}  # fmt: skip
 
 
-def draw(record: xr.Dataset) -> Figure:
-    """Delay from a run's crossing to its escape under AdamW, and the outcome of runs by size."""
-    figure = Figure(figsize=(12, 4.8), layout="constrained")
-    panels = figure.subplots(1, 2, width_ratios=(1, 1.1))
-    _draw_delay(panels[0], record)
-    _draw_sizes(panels[1], record)
-    letter_titles(panels)
-    figure.suptitle(
-        "AdamW leaves the unigram after $\\lambda_{min}(S)$ has fallen below 0, "
-        "and more often if the layer is wide", fontsize=11,
-    )  # fmt: skip
-    return figure
-
-
 def times(record: xr.Dataset) -> dict[str, np.ndarray]:
     """Steps of escape and of crossing, and which runs diverged.
 
@@ -284,50 +268,4 @@ def of_chain(record: xr.Dataset, chain: BinaryChain) -> np.ndarray:
     return ((record.p == chain.p) & (record.q == chain.q)).values
 
 
-def _draw_delay(axes: Axes, record: xr.Dataset) -> None:
-    """Steps from the first look with a negative eigenvalue to the first at which half is closed."""
-    found, every = times(record), float(record.step[1])
-    adam = [cell.trainer == "adamw" for cell in cells_of(record)]
-    left, crossed = found["escape"][adam], np.ceil(found["crossing"][adam] / every) * every
-    delay = (left - crossed)[np.isfinite(left)]
-    most = 10 * every
-    bins = np.arange(-1.5, 11.5) * every
-    count, _ = np.histogram(np.where(np.isfinite(delay), np.minimum(delay, most), -every), bins)
-    at = np.arange(-1, 11)
-    colours = [PINK] * (at < 0).sum() + [SKY] + [BLUE] * (at > 0).sum()
-    axes.bar_label(axes.bar(at, count, 0.85, color=colours), fontsize=8, padding=2)
-    words = ["later", "same\nlook", *(f"{k * every:.0f}" for k in at[2:-1]), "more"]
-    axes.set_xticks(at, words, fontsize=8)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set(xlabel="steps from the first look with $\\lambda_{min}(S) < 0$ to the escape",
-             ylabel="escapes",
-             title=f"all {np.isfinite(left).sum()} escapes of AdamW, looks every {every:.0f} steps",
-             )  # fmt: skip
-
-
-def _draw_sizes(axes: Axes, record: xr.Dataset) -> None:
-    """Shares that escape, cross or stay: AdamW by size, and all of the other trainers."""
-    settings, found, runs = cells_of(record), times(record), record.sizes["run"]
-    rows = {f"d = {c.d}, r = {c.r}": [i] for i, c in enumerate(settings) if c.group == "size"}
-    for word, trainer in (("SGD, momentum 0.9", "sgd"), ("gradient descent", "gd")):
-        rows[word] = [i for i, cell in enumerate(settings) if cell.trainer == trainer]
-    left, crossed = (np.isfinite(found[k]) for k in ("escape", "crossing"))
-    lost = found["diverged"]
-    alone, kept = crossed & ~left, ~crossed & ~left & ~lost
-    parts = (("escaped", left, BLUE, ""), ("S negative, no escape", alone, "#9ecae1", "//"),
-             ("trapped", kept, ORANGE, ".."), ("diverged", lost, GREY, "xx"))  # fmt: skip
-    below = np.zeros(len(rows))
-    for word, on, colour, hatch in parts:
-        share = np.array([on[own].mean() if own else 0.0 for own in rows.values()])
-        axes.barh(range(len(rows)), share, 0.8, below, color=colour, hatch=hatch,
-                  edgecolor="white", lw=0.3, label=word)  # fmt: skip
-        below = below + share
-    axes.set_yticks(range(len(rows)), list(rows), fontsize=9)
-    chains = len(FITTED) + len(UNSEEN)
-    axes.set(ylim=(len(rows) - 0.4, -0.6), xlim=(0, 1), xlabel="share of runs",
-             title=f"AdamW at 0.001 on batches of 16, {record.attrs['steps']} steps;\n"
-                   f"{chains} chains, {runs} runs a row; the last two rows: all rates")  # fmt: skip
-    axes.legend(fontsize=9, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.12), frameon=False)
-
-
-main = experiment(__name__, compute, numbers, draw, quick={"seeds": 4, "steps": 1500})
+main = experiment(__name__, compute, numbers, None)

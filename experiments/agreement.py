@@ -12,10 +12,9 @@ what these leave open, in steep valleys and along ReLU's kinks, is followed from
 gradient flow, whose exponential steps neither shortens. Without noise nothing is random, attention
 stays zero, and agreement with the rank-one model is a check that theory and code agree.
 
-    python experiments/agreement.py [--grid 20] [--jobs 2] [--overwrite]
+    python experiments/agreement.py [--grid 20] [--jobs 2]
 """
 
-import shutil
 import sys
 import time
 from contextlib import closing
@@ -27,9 +26,9 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
-from agreement_figures import draw
 from agreement_variants import VARIANTS, canonical_labels, variant_labels
-from papers import FIGURES, experiment, right
+from matplotlib.figure import Figure
+from papers import experiment, legend_below, parts_folder, right
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
@@ -50,8 +49,6 @@ GLOBAL, LOCAL = int(Label.GLOBAL_MINIMUM), int(Label.LOCAL_MINIMUM)
 KEPT = ("predicted", "outcome", "open_share", "by_flow", "e", "w", "end", "largest_drift",
         "largest_distance")  # fmt: skip
 ON = {"all": "all weights", "attention": "attention", "others": "all but attention"}
-#: Keeps what is finished, for an interrupted experiment to go on.
-STATE = FIGURES / "agreement_state"
 
 
 @dataclass(frozen=True)
@@ -90,11 +87,11 @@ def all_cases(grid: int) -> list[Case]:
     return [Case(*chain, *size, noise, on, grid) for size, noise, on in rows for chain in CHAINS]
 
 
-def run(case: Case, state: Path) -> xr.Dataset:
+def run(case: Case, state: Path | None) -> xr.Dataset:
     """The record of one ensemble without its curves, kept in the folder: a worker's task."""
     torch.set_num_threads(1)
-    path = state / f"{case.name} {case.grid}.nc".replace(" ", "_")
-    if path.exists():
+    path = state / f"{case.name} {case.grid}.nc".replace(" ", "_") if state else None
+    if path and path.exists():
         return read_record(path, "agreement")
     began = time.process_time()
     points = grid_points(case.grid, case.grid // 2, e_range=(0.0, 2.0))
@@ -107,7 +104,8 @@ def run(case: Case, state: Path) -> xr.Dataset:
     kept["by_flow"] = xr.zeros_like(kept["outcome"]).assign_attrs({})
     for row in np.flatnonzero(kept["outcome"] == Label.UNRESOLVED):
         _follow_by_flow(case, points, kept, int(row))
-    write_record(kept, path)
+    if path:
+        write_record(kept, path)
     print(f"{case.name}: {time.process_time() - began:.0f} s of one core", file=sys.stderr)
     return kept
 
@@ -129,11 +127,9 @@ def compute(grid: int = 20, jobs: int = 2) -> xr.Dataset:
     """Starts, predictions and outcomes of all ensembles, one after the other."""
     if grid % 2 or grid < 2:
         raise InputError("--grid must be even and positive")
-    STATE.mkdir(exist_ok=True)
-    cases, work = all_cases(grid), partial(run, state=STATE)
+    cases, work = all_cases(grid), partial(run, state=parts_folder())
     with closing(run_chunks(work, cases.__getitem__, range(len(cases)), jobs)) as results:
         found = dict(results)
-    shutil.rmtree(STATE)  # a later run must not go on from this code's ensembles
     return joined({case: found[i] for i, case in enumerate(cases)}, grid)
 
 
@@ -218,6 +214,36 @@ def counted(case: Case, record: xr.Dataset) -> dict[str, Any]:
             }
         line["canonical_misses"] = int(missed.sum())
     return line
+
+
+def draw(_: xr.Dataset, numbers: dict[str, Any]) -> dict[str, Figure]:
+    """Share of training that every variant predicts: a panel for each N, a mark for each chain."""
+    rows = [line for line in numbers["lines"] if "variants" in line]
+    lengths = sorted({line["length"] for line in rows})
+    figure = Figure(figsize=(9.6, 4.3), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(1, len(lengths), sharey=True))
+    styles = [("o", "#00537f"), ("s", "#7fb6da"), ("^", "#00694c"), ("v", "#8fd0b8")]
+    for ax, length in zip(axes, lengths, strict=True):
+        own = [line for line in rows if line["length"] == length]
+        for k, (line, (marker, colour)) in enumerate(zip(own, styles, strict=False)):
+            p, q = (part[2:] for part in line["case"].split()[:2])
+            shares = [100 * line["variants"][v]["agreement"] for v in VARIANTS]
+            ax.plot(
+                shares, np.arange(len(VARIANTS)) + 0.15 * (k - 1.5), marker, color=colour, ms=7,
+                mec="#333333", mew=0.5, label=f"$p$ = {p}, $q$ = {q}",
+            )  # fmt: skip
+        ax.set(yticks=range(len(VARIANTS)), yticklabels=VARIANTS, xlim=(70, 102),
+               xlabel="starts predicted right, %")  # fmt: skip
+        ax.grid(axis="x", color="#dddddd", lw=0.6)
+        ax.set_title(f"$d$ = 8, $N$ = {length}, {own[0]['points']} starts, no noise", fontsize=10)
+    axes[0].invert_yaxis()
+    legend_below(axes[0], 4)
+    figure.suptitle(
+        "The canonical model with one difference to the rank-one model switched on at a time,\n"
+        "against training of the whole transformer from lifted starts",
+        fontsize=11,
+    )
+    return {"agreement_reasons": figure}
 
 
 main = experiment(__name__, compute, numbers, draw)

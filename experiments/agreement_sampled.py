@@ -6,14 +6,14 @@ of 0.2 follows 32 new sequences a step, 1 000 steps. A run has learned when its 
 good, to a tenth of the gap between unigram and bigram. A start that the rank-one flow takes to the
 global minima late counts as missed.
 
-    python experiments/agreement_sampled.py [--overwrite]     about 7 minutes on one core
+    python experiments/agreement_sampled.py     about 7 minutes on one core
 """
 
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from papers import experiment, right, timed
+from papers import experiment, right, stacked, timed
 
 from flowsim.chain import BinaryChain
 from flowsim.labels import Label
@@ -40,18 +40,8 @@ def compute(cells: int = 8, seeds: int = 3, steps: int = 1000) -> xr.Dataset:
                 learning_rate=RATE, seed=seed, dtype="float32",
             )  # fmt: skip
             parts[seed] = compare(settings, points)[[*KEPT]]
-        found[name] = alike(parts, "seed")
-    whole = alike(found, "case")
-    whole.attrs = {"steps": steps}
-    return whole
-
-
-def alike(parts: dict[Any, xr.Dataset], dim: str) -> xr.Dataset:
-    """Records of the same starts (e, w), in one."""
-    whole = xr.concat([*parts.values()], dim, combine_attrs="override").drop_vars(["e", "w"])
-    first = next(iter(parts.values()))
-    places = {name: first[name].variable for name in ("e", "w")}
-    return whole.assign(places).assign_coords({dim: list(parts)})
+        found[name] = stacked(parts, "seed")
+    return stacked(found).reset_coords().assign_attrs(steps=steps)
 
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:
@@ -71,18 +61,11 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
             "wrong": [{"e": float(own["e"][i]), "w": float(own["w"][i]),
                        "seeds": int((~agree[:, i]).sum())}
                       for i in np.flatnonzero(~agree.all(axis=0))],
-            **by_flow(own),
+            **{key: {"runs": int(where.sum()), "learned": int(learned[where].sum())}
+               for key, where in (("flow_global", flow), ("flow_trapped", ~flow))},
             "starts_where_seeds_differ": int((learned.any(axis=0) & ~learned.all(axis=0)).sum()),
         }  # fmt: skip
     return found
 
 
-def by_flow(own: xr.Dataset) -> dict[str, dict[str, int]]:
-    """Counts of learned runs among those that the flow takes to global minima, and the others."""
-    learned, flow = (own[name].to_numpy() == Label.GLOBAL_MINIMUM
-                     for name in ("outcome", "flow_predicted"))  # fmt: skip
-    return {name: {"runs": int(where.sum()), "learned": int(learned[where].sum())}
-            for name, where in (("flow_global", flow), ("flow_trapped", ~flow))}  # fmt: skip
-
-
-main = experiment(__name__, compute, numbers, None, full={"cells": 20, "seeds": 8, "steps": 5000})
+main = experiment(__name__, compute, numbers, None)

@@ -18,7 +18,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 from papers import ABOVE, BLUE, GREEN, GREY, PINK, experiment
 
-from full_model import Architecture, Recipe, RunSettings, papers_recipe
+from full_model import Architecture, Recipe, papers_recipe
 
 DESCENT_LENGTH = 6
 CODE = "AdamW, d = 4, layer norm, GELU"
@@ -29,12 +29,6 @@ STYLES = ((BLUE, "-"), (GREY, "--"), (GREEN, "-."), (PINK, ":"))
 def compute(doublings: int = 2, seeds: int = 4, length: int = 64, steps: int = 3000,
             descent_steps: int = 400, device: str = "cpu") -> xr.Dataset:  # fmt: skip
     """Loss curves of depth 1, 2, … 2^doublings, by AdamW (d = 4, 8) and gradient descent."""
-    return papers.trained(cases(doublings, seeds, length, steps, descent_steps, device))
-
-
-def cases(doublings: int, seeds: int, length: int, steps: int, descent_steps: int,
-          device: str) -> dict[str, RunSettings]:  # fmt: skip
-    """Settings of training, by the names "panel; depth"."""
     adamw = papers_recipe(steps=steps)
     descent = Recipe("gd", steps=descent_steps, learning_rate=0.5)
     depths = [2**i for i in range(doublings + 1)]
@@ -46,13 +40,13 @@ def cases(doublings: int, seeds: int, length: int, steps: int, descent_steps: in
         CODE: (4, code, length, adamw, [1]),
         GRADIENT_DESCENT: (8, plain, DESCENT_LENGTH, descent, depths),
     }
-    return {
+    return papers.trained({
         f"{panel}; {layers}": papers.ensemble(
             Architecture(d, n, layers=layers, **choices), recipe, [ABOVE], seeds, device=device
         )
         for panel, (d, choices, n, recipe, layered) in panels.items()
         for layers in layered
-    }
+    })  # fmt: skip
 
 
 def numbers(record: xr.Dataset) -> dict[str, object]:

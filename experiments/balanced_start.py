@@ -6,36 +6,27 @@ four chains; population gradient descent (d = 8, N = 6; rate 0.1, and 0.02 for t
 W_1 = 1, which overshoots at 0.1) and AdamW as in AM Table 2 (d = 4 and 8, N = 16, fewer steps). A
 run is at the bigram if less than 5 % of the gap is open at the end, at the unigram above 95 %.
 
-    python experiments/balanced_start.py [--full]      minutes on one core
+    python experiments/balanced_start.py      minutes on one core
 """
 
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import papers
 import xarray as xr
 from lg_initialization import matched
-from matplotlib.figure import Figure
-from papers import BLUE, GREEN, GREY, SKY, experiment
+from papers import experiment
 
 from flowsim import BinaryChain
 from full_model import Architecture, Recipe, papers_recipe, starting_weights
 
 CHAINS = tuple(BinaryChain(*pair) for pair in ((0.5, 0.8), (0.9, 0.9), (0.7, 0.4), (0.2, 0.3)))
-STARTS = {
-    "gaussian": (BLUE, "o", "Gaussian, N(0, 0.02²)"),
-    "recommended": (SKY, "s", "recommended (LG)"),
-    "matched": (GREY, "D", "recommended, sign of $e$"),
-    "balanced": (GREEN, "^", "balanced"),
-}
+STARTS = ("gaussian", "recommended", "matched", "balanced")
 PANELS = {
     "population gradient descent, d = 8, N = 6": (8, 6, "gd"),
     "AdamW, d = 4, N = 16": (4, 16, "adamw"),
     "AdamW, d = 8, N = 16": (8, 16, "adamw"),
 }
-#: Below this share a run is drawn at the lower edge.
-LOWEST = 1e-4
 
 
 def compute(seeds: int = 16, steps: int = 1500, descent_steps: int = 2000) -> xr.Dataset:
@@ -65,39 +56,4 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     return {name: papers.outcome(part) for name, _, part in papers.by_chain(record, CHAINS)}
 
 
-def draw(record: xr.Dataset) -> Figure:
-    """A panel per trainer: the open share of every run at its end, by chain and start."""
-    figure = Figure(figsize=(13, 5.2), layout="constrained")
-    grid = figure.subplots(1, len(PANELS), sharey=True)
-    rng = np.random.default_rng(0)
-    for axes, panel in zip(grid, PANELS, strict=True):
-        for s, (start, (colour, mark, word)) in enumerate(STARTS.items()):
-            for c, chain in enumerate(CHAINS):
-                share = papers.open_share(
-                    papers.chain_part(record.sel(case=f"{panel}; {start}"), chain)
-                )
-                place = c + 0.21 * (s - 1.5)
-                x = place + rng.uniform(-0.06, 0.06, len(share))
-                axes.plot(x, np.maximum(share, LOWEST), mark, color=colour, ms=3.5, alpha=0.6,
-                          mew=0, label=word if c == 0 else None)  # fmt: skip
-                reached = str(papers.ends(share)["bigram"])
-                axes.annotate(reached, (place, 2.3), ha="center", fontsize=8, color=colour)
-        axes.axhline(0.05, color="k", lw=0.8, ls=":")
-        axes.set_xticks(range(len(CHAINS)), [f"({c.p:g}, {c.q:g})" for c in CHAINS])
-        axes.set(yscale="log", ylim=(LOWEST / 1.5, 4), xlabel="(p, q)")
-        axes.set_title(panel, fontsize=10)
-    grid[0].set_ylabel("open share of the gap at the end\n(bigram 0, unigram 1)")
-    papers.legend_below(grid[0], 4, fontsize=9, markerscale=2)
-    seeds = record.sizes["model"] // len(CHAINS)
-    figure.suptitle(
-        "No other of four starts reaches the bigram more often than the balanced one "
-        f"({seeds} seeds each)\nnumbers above: how many end at the bigram, below the dotted line; "
-        f"what is below {LOWEST:g} stands at {LOWEST:g}",
-        fontsize=11,
-    )
-    return figure
-
-
-main = experiment(
-    __name__, compute, numbers, draw, full={"seeds": 64, "steps": 6000, "descent_steps": 8000}
-)
+main = experiment(__name__, compute, numbers, None)

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
-from matplotlib.figure import Figure
-from papers import BLUE, GREEN, GREY, PINK, SKY, experiment
+from papers import experiment
 from torch import Tensor
 
 import flowsim
@@ -135,37 +134,4 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def draw(record: xr.Dataset) -> Figure:
-    """Shares over temperature times time, a panel a start; and those of batches."""
-    figure = Figure(figsize=(13, 4.6), layout="constrained")
-    panels = figure.subplots(1, len(STARTS) + 1, sharey=True)
-    paths, seeds = int(record.attrs["paths"]), int(record.attrs["seeds"])
-    low, high = wilson_interval(record["langevin_learned"].to_numpy(), paths)
-    product = record["product"].to_numpy()
-    colours = (BLUE, GREEN, PINK, SKY)
-    for k, (axes, start) in enumerate(zip(panels, record["start"].to_numpy(), strict=False)):
-        for i, (warmth, colour) in enumerate(
-            zip(record["temperature"].to_numpy(), colours, strict=True)
-        ):
-            share = record["langevin_learned"][i, :, k].to_numpy() / paths
-            axes.fill_between(product, low[i, :, k], high[i, :, k], color=colour, alpha=0.15, lw=0)
-            axes.plot(product, share, "o-", ms=3.5, lw=1.2, color=colour, label=f"T = {warmth:g}")
-        axes.set(xscale="log", xlabel="T · t", title=f"from {start}")
-    panels[0].set(ylabel="share that learns", ylim=(-0.02, 1.02))
-    panels[0].legend(fontsize=8)
-    marks = ("o", "s", "D")
-    for k, start in enumerate(record["start"].to_numpy()):
-        for j, batch in enumerate(record["batch"].to_numpy()):
-            share = record["descent_learned"][:, j, k].to_numpy() / seeds
-            colour = (BLUE, PINK, GREY)[k]
-            panels[-1].plot(record["rate"], share, marks[j], ms=5, mfc="none", color=colour,
-                            label=f"{start}, batch {batch}")  # fmt: skip
-    panels[-1].set(xscale="log", xlabel="learning rate", title="descent on batches")
-    panels[-1].legend(fontsize=7)
-    figure.suptitle(
-        "Langevin noise for a time t empties the trap as T · t grows; batches hardly do"
-    )
-    return figure
-
-
-main = experiment(__name__, compute, numbers, draw)
+main = experiment(__name__, compute, numbers, None)

@@ -20,9 +20,8 @@ from which on that stays so.
 
     python experiments/first_weights.py      an hour on one core
 
-A run that was stopped goes on where it was: finished cells are kept in figures/first_weights_state
-and serve the same settings. With ``--kept figures/first_weights.nc`` only variations that this
-record lacks are trained. Each variation names the commit that trained it.
+With ``--kept figures/first_weights.nc`` only variations that this record lacks are trained. Each
+variation names the commit that trained it.
 """
 
 import json
@@ -35,7 +34,7 @@ import torch
 import xarray as xr
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, BLUE, FIGURES, experiment, median, timed
+from papers import ABOVE, BELOW, BLUE, experiment, median, parts_folder, timed
 from torch import Tensor
 
 from flowsim import BinaryChain
@@ -123,10 +122,9 @@ def cell(variation: str, trainer: str, chain: str, seeds: int, steps: int) -> np
     alike = tuple(start for start in STARTS if start != "LG")
     recipes = {start: recipe_of(arch, trainer, steps, start) for start in ("balanced", "LG")}
     groups = [STARTS] if trainer == "AdamW" else [alike, ("LG",)]
-    about = f"{variation}, {chain}, {seeds} seeds: {arch}, {recipes}"
-    path = FIGURES / "first_weights_state" / f"{variation}, {trainer}, {chain}.json"
-    if path.exists() and (kept := json.loads(path.read_text()))["about"] == about:
-        return np.array(kept["found"], dtype=float)
+    folder, name = parts_folder(), f"{variation}, {trainer}, {chain}, {seeds}, {steps}.npy"
+    if folder and (folder / name).exists():
+        return np.load(folder / name)
     found = np.full((2, len(STARTS), seeds), np.nan)
     for group in groups:
         weights = [first(arch, start, CHAINS[chain], seeds) for start in group]
@@ -134,8 +132,8 @@ def cell(variation: str, trainer: str, chain: str, seeds: int, steps: int) -> np
         lines, at = followed(arch, recipes[group[-1]], CHAINS[chain], joined)
         for start, part in zip(group, np.split(lines, len(group), axis=1), strict=True):
             found[:, STARTS.index(start)] = part[-1], arrived(part, at)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"about": about, "found": found.tolist()}))
+    if folder:
+        np.save(folder / name, found)
     return found
 
 

@@ -8,7 +8,7 @@ in the middle, on a logarithmic scale, between the time 1 in which it is reached
 NG/|Δ*| in which it is left; a run is freed if its loss falls below L∞(k) by 1 % of the gap, k
 counted at the start.
 
-    python experiments/ladder.py [--full]      an hour on one core
+    python experiments/ladder.py      an hour on one core
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ import xarray as xr
 from dead_positions import ladder_losses, rung_probabilities
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import BLUE, GREY, draw_bars, experiment, letter_titles, stacked, timed
+from papers import BLUE, GREY, experiment, stacked, timed
 from torch import Tensor
 
 from flowsim import BinaryChain, trajectories
@@ -278,7 +278,6 @@ def draw(record: xr.Dataset) -> Figure:
     left, right = figure.subplots(1, 2)
     _draw_orbits(left, record)
     _draw_rungs(right, record)
-    letter_titles(figure.axes)
     return figure
 
 
@@ -297,9 +296,9 @@ def _draw_orbits(axes: Axes, record: xr.Dataset) -> None:
     axes.plot([], [], color="k", ls="--", label="plateau $L_k$")
     axes.plot([], [], color="k", ls=":", label=r"end $L_\infty(k)$")
     axes.set(xscale="log", xlabel="time of the gradient flow", xlim=(0.7, 1.5e8), ylim=(0, 1.02),
-             ylabel="open share of the gap\n(bigram 0, unigram 1)",
-             title=f"from the wrong side every orbit ends on a rung\n"
-                   f"$k$ of $N$ = {length} positions open, ({p}, {q})")  # fmt: skip
+             ylabel="open share of the gap\n(bigram 0, unigram 1)")  # fmt: skip
+    axes.set_title(f"(a) from the wrong side every orbit ends on a rung\n$k$ of $N$ = {length} "
+                   f"positions open, ({p}, {q})", fontsize=10, loc="left")  # fmt: skip
     axes.legend(fontsize=9, loc="lower left")
 
 
@@ -314,12 +313,14 @@ def _draw_rungs(axes: Axes, record: xr.Dataset) -> None:
         count = record.rung_count.sel(first_bias=bias, first_spread=spread).values
         runs = count.sum()
         low, high = np.transpose([wilson(int(n), int(runs)) for n in count])
-        draw_bars(axes, rung + shift, count / runs, low, high, fmt=mark, color=colour, ms=5,
-                  capsize=2, label=f"{runs} runs, first bias {bias}")  # fmt: skip
-    axes.set(xlabel="open positions $k$", ylabel="share of runs",
-             title=f"on which rung descent of all weights ends\n"
-                   f"$N$ = {RUNG_LENGTH}, first weights of deviation {spread}")  # fmt: skip
+        share = count / runs
+        axes.errorbar(rung + shift, share, np.maximum([share - low, high - share], 0), fmt=mark,
+                      color=colour, ms=5, capsize=2,
+                      label=f"{runs} runs, first bias {bias}")  # fmt: skip
+    axes.set(xlabel="open positions $k$", ylabel="share of runs")
+    axes.set_title(f"(b) on which rung descent of all weights ends\n$N$ = {RUNG_LENGTH}, first "
+                   f"weights of deviation {spread}", fontsize=10, loc="left")  # fmt: skip
     axes.legend(fontsize=9, loc="upper left")
 
 
-main = experiment(__name__, compute, numbers, draw, full={"seeds": 1024, "horizon": 100000.0})
+main = experiment(__name__, compute, numbers, draw)

@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from papers import ABOVE, BLUE, GREEN, PINK, experiment
 from torch import Tensor
 
-from full_model import Architecture, Recipe, RunSettings, Weights, papers_recipe, starting_weights
+from full_model import Architecture, Recipe, Weights, papers_recipe, starting_weights
 
 DESCENT_LENGTH = 6
 DESCENT_RATE = 0.02
@@ -39,15 +39,6 @@ STYLES = {
 def compute(seeds: int = 16, length: int = 64, steps: int = 4000, descent_steps: int = 4000,
             device: str = "cpu") -> xr.Dataset:  # fmt: skip
     """Loss curves from the initializations, by AdamW at d = 4 and 8 and by gradient descent."""
-    runs, initial = cases(seeds, length, steps, descent_steps, device)
-    sides = [side(initial.get(name) or starting_weights(run)) for name, run in runs.items()]
-    record = papers.trained(runs, initial=initial)
-    return record.assign(side=(("case", "model"), torch.stack(sides).numpy()))
-
-
-def cases(seeds: int, length: int, steps: int, descent_steps: int,
-          device: str) -> tuple[dict[str, RunSettings], dict[str, Weights]]:  # fmt: skip
-    """Settings of training, by the names "panel; start", and the weights of the matched starts."""
     adamw = papers_recipe(steps=steps)
     descent = Recipe("gd", steps=descent_steps, learning_rate=DESCENT_RATE)
     panels = {
@@ -55,18 +46,20 @@ def cases(seeds: int, length: int, steps: int, descent_steps: int,
         "AdamW, d = 8": (8, length, adamw),
         "population gradient descent, d = 8": (8, DESCENT_LENGTH, descent),
     }
-    found, initial = {}, {}
+    runs, initial = {}, {}
     for panel, (d, n, recipe) in panels.items():
         for start in STYLES:
             name = f"{panel}; {start}"
             init = "gaussian" if start == "gaussian" else "recommended"
-            found[name] = papers.ensemble(
+            runs[name] = papers.ensemble(
                 Architecture(d, n), recipe, [ABOVE], seeds, init=init, test_batch=16, device=device
             )
             if start == "matched":
-                initial[name] = matched(starting_weights(found[name]))
-                found[name] = replace(found[name], init="given")
-    return found, initial
+                initial[name] = matched(starting_weights(runs[name]))
+                runs[name] = replace(runs[name], init="given")
+    sides = [side(initial.get(name) or starting_weights(run)) for name, run in runs.items()]
+    record = papers.trained(runs, initial=initial)
+    return record.assign(side=(("case", "model"), torch.stack(sides).numpy()))
 
 
 def side(weights: Weights) -> Tensor:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, GREY, ORANGE, PINK, experiment, timed
+from papers import BLUE, GREEN, GREY, ORANGE, PINK, experiment, read_linearly, timed
 
 from flowsim.chains.hidden import HiddenMarkovProcess, hidden_baselines, process
 from flowsim.models.memory.model import MemoryModel
@@ -111,19 +111,8 @@ def _runs(source: HiddenMarkovProcess, length: int, mixer: dict[str, Any], width
     with torch.no_grad():
         forward(settings.arch, weights, exact.tokens, trace)
     wanted = torch.from_numpy(source.beliefs(exact.tokens.long().numpy())[:, 1:, :-1])
-    fits = [_explained(y, wanted, exact.probability[0]) for y in trace["0.y"]]
+    fits = [read_linearly(y, wanted, exact.probability[0])[1] for y in trace["0.y"]]
     return record.loss[-1].values, np.array(fits)
-
-
-def _explained(y: torch.Tensor, wanted: torch.Tensor, probability: torch.Tensor) -> float:
-    """R² of the linear regression of beliefs on activations, over all words and positions."""
-    root = probability.sqrt().repeat_interleave(y.shape[1])[:, None]
-    inputs = torch.cat([y.flatten(0, 1), torch.ones(y[..., 0].numel(), 1).double()], dim=1)
-    target = wanted.flatten(0, 1)
-    mean = (probability[:, None, None] * wanted).sum(0).mean(0)
-    fit = torch.linalg.lstsq(root * inputs, root * target, driver="gelsd").solution
-    rest = (root * (target - inputs @ fit)).square().sum()
-    return 1 - float(rest / (root * (target - mean)).square().sum())
 
 
 def _trapped(source: str, mixer: dict[str, Any], seeds: int, steps: int) -> np.ndarray:

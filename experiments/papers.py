@@ -9,7 +9,6 @@ import argparse
 import inspect
 import json
 import shutil
-import string
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,9 +28,8 @@ from scipy.stats import binomtest
 
 from flowsim.chain import BinaryChain
 from flowsim.drawing.comparison import mark_level
-from flowsim.drawing.style import DPI, FILL, INK, MARKER, save_figure
+from flowsim.drawing.style import DPI, save_figure
 from flowsim.errors import InputError
-from flowsim.labels import Label
 from flowsim.records.attributes import provenance
 from flowsim.records.netcdf import write_atomically, write_record
 from full_model import Architecture, Recipe, RunSettings, Weights, train, wilson
@@ -54,7 +52,7 @@ def experiment(
     numbers: Callable[[Any], dict[str, Any]],
     draw: Callable[..., Figures] | None,
     record: bool = True,
-    **larger: Sizes,
+    papers: Sizes | None = None,
 ) -> Callable[[list[str] | None], int]:
     """The ``main`` of a script, called at once where the script is the program.
 
@@ -65,14 +63,14 @@ def experiment(
         module: the script's ``__name__``.
         compute, numbers, draw: see above.
         record: ``compute`` returns a record; else there is no NAME.nc, and it may return anything.
-        larger: an option and the sizes it stands for, for all that are not given.
+        papers: the papers' sizes, which --papers stands for.
     """
     script = sys.modules[module]
 
     def main(arguments: list[str] | None = None) -> int:
         name = Path(script.__file__ or "").stem
         default = {k: p.default for k, p in inspect.signature(compute).parameters.items()}
-        options = _options(script.__doc__ or "", default, record, larger).parse_args(arguments)
+        options = _options(script.__doc__ or "", default, record, papers).parse_args(arguments)
         folder, begin = options.out, time.perf_counter()
         files = [folder / f"{name}{suffix}" for suffix in (".json", ".nc")[: 1 + record]]
         try:
@@ -91,10 +89,10 @@ def experiment(
                 if parts.exists() and not options.resume:
                     shutil.rmtree(parts)
                 folder.mkdir(parents=True, exist_ok=True)
-                torch.set_num_threads(options.threads)
-                sizes = default | next((v for k, v in larger.items() if vars(options)[k]), {})
+                torch.set_num_threads(1)
+                sizes = default | (papers if papers and options.papers else {})
                 sizes |= {k: v for k, v in vars(options).items() if k in default and v is not None}
-                with _parts_in(parts):
+                with parts_in(parts):
                     found = compute(**sizes)
                     told = numbers(found)
                     _write(name, found, told, files, sizes, default)
@@ -118,15 +116,14 @@ def experiment(
 
 
 def _options(
-    description: str, default: Sizes, record: bool, larger: dict[str, Sizes]
+    description: str, default: Sizes, record: bool, papers: Sizes | None
 ) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
-    for option, sizes in larger.items():
-        parser.add_argument(f"--{option}", action="store_true", help=f"these sizes: {sizes}")
+    if papers:
+        parser.add_argument("--papers", action="store_true", help=f"these sizes: {papers}")
     parser.add_argument("--out", type=Path, default=FIGURES, help="folder (default: figures)")
     parser.add_argument("--overwrite", action="store_true")
     parser.add_argument("--resume", action="store_true", help="go on with a broken run")
-    parser.add_argument("--threads", type=int, default=1)
     if record:
         texts = "draw figures/NAME.nc again, as NAME.png in --out, and compute nothing"
         parser.add_argument("--redraw", action="store_true", help=texts)
@@ -135,13 +132,20 @@ def _options(
     return parser
 
 
-#: The folder of the checkpoints of ``trained``, while a script runs.
 _PARTS: ContextVar[Path | None] = ContextVar("parts", default=None)
 
 
+def parts_folder() -> Path | None:
+    """Where a script that runs keeps what is finished, from which --resume goes on."""
+    folder = _PARTS.get()
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 @contextmanager
-def _parts_in(folder: Path) -> Iterator[None]:
-    """Keep checkpoints in a folder, which goes when all that needs them is written."""
+def parts_in(folder: Path) -> Iterator[None]:
+    """Keep what is finished in a folder, which goes when all that needs it is written."""
     token = _PARTS.set(folder)
     try:
         yield
@@ -202,10 +206,10 @@ def timed(items: Iterable[T], label: Callable[[T], object] = str) -> Iterator[T]
         print(f"{label(item)}: {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
 
 
-def stacked(cases: dict[str, xr.Dataset]) -> xr.Dataset:
+def stacked(cases: dict[Any, xr.Dataset], dim: str = "case") -> xr.Dataset:
     """One record over case; what is shorter in one of them ends in NaN."""
-    whole = xr.concat(list(cases.values()), dim="case", join="outer", combine_attrs="drop")
-    return whole.assign_coords(case=list(cases))
+    whole = xr.concat(list(cases.values()), dim, join="outer", combine_attrs="drop")
+    return whole.assign_coords({dim: list(cases)})
 
 
 def trained(
@@ -220,9 +224,7 @@ def trained(
     case with init "given" has its weights in ``initial``. A script that is broken off leaves the
     checkpoints of its cases in its folder of parts, from which they go on.
     """
-    parts, folder = {}, _PARTS.get()
-    if folder:
-        folder.mkdir(exist_ok=True)
+    parts, folder = {}, parts_folder()
     for number, name in enumerate(timed(cases)):
         file = folder / f"{number}.safetensors" if folder else None
         resume = file is not None and file.exists()
@@ -299,6 +301,19 @@ def median(values: Any) -> float | None:
     return float(np.median(known)) if len(known) else None
 
 
+def read_linearly(
+    stream: torch.Tensor, wanted: torch.Tensor, law: torch.Tensor
+) -> tuple[torch.Tensor, float]:
+    """Numbers (word, position, k) by linear regression on activations, words weighed; and R²."""
+    root = law.sqrt().repeat_interleave(stream.shape[1])[:, None]
+    inputs = torch.cat([stream.flatten(0, 1), torch.ones(stream[..., 0].numel(), 1).double()], 1)
+    target, mean = wanted.flatten(0, 1), (law[:, None, None] * wanted).sum(0).mean(0)
+    fit = torch.linalg.lstsq(root * inputs, root * target, driver="gelsd").solution
+    rest = (root * (target - inputs @ fit)).square().sum()
+    r2 = 1 - float(rest / (root * (target - mean)).square().sum())
+    return (inputs @ fit).reshape(wanted.shape), r2
+
+
 def right(answers: np.ndarray) -> dict[str, Any]:
     """Number of right answers, and their share with its 95 % interval."""
     count, total = int(answers.sum()), answers.size
@@ -327,14 +342,6 @@ def caption(chain: BinaryChain) -> str:
     return f"$p$ = {chain.p:g}, $q$ = {chain.q:g}:  $p + q$ = {regime}"
 
 
-def draw_ends(axes: Axes, e: Any, w: Any, label: np.ndarray, size: float, edge: float) -> None:
-    """Starts (e, w) with the markers of their labels."""
-    for name in FILL:
-        on = label == Label[name.upper()]
-        axes.scatter(w[on], e[on], s=size, c=FILL[name], marker=MARKER[name], edgecolors=INK[name],
-                     linewidths=edge)  # fmt: skip
-
-
 def draw_losses(axes: Axes, case: xr.Dataset, label: str, **style: Any) -> None:
     """Every model's loss over the steps, with one entry in the legend."""
     axes.plot(case.step, case.loss, **style)[0].set_label(label)
@@ -353,16 +360,3 @@ def legend_below(axes: Axes, ncols: int, **options: Any) -> Legend:
     handles, labels = axes.get_legend_handles_labels()
     return axes.figure.legend(handles=handles, labels=labels, loc="outside lower center",
                               ncols=ncols, frameon=False, **options)  # fmt: skip
-
-
-def draw_bars(axes: Axes, x: Any, middle: Any, low: Any, high: Any, **style: Any) -> None:
-    """Points with bars from low to high around them."""
-    axes.errorbar(x, middle, np.maximum([middle - low, high - middle], 0), **style)
-
-
-def letter_titles(panels: Iterable[Axes]) -> None:
-    """The titles of panels on the left, behind their letters."""
-    for letter, axes in zip(string.ascii_lowercase, panels, strict=False):
-        title = f"({letter}) {axes.get_title()}"
-        axes.set_title("")
-        axes.set_title(title, fontsize=10, loc="left")

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, GREY, PINK, experiment, timed
+from papers import BLUE, GREEN, GREY, PINK, experiment, read_linearly, timed
 from scipy.optimize import minimize
 
 import flowsim
@@ -15,7 +15,6 @@ from full_model import (
     Architecture,
     Recipe,
     RunSettings,
-    Weights,
     forward,
     initial_weights,
     train,
@@ -139,10 +138,15 @@ def _beliefs(steps: int, seeds: int = 20, length: int = 6) -> dict[str, Any]:
         exact = PopulationLoss(arch, source_of(source))
         wanted = torch.from_numpy(source.beliefs(exact.tokens.long().numpy())[:, 1:])
         untrained = initial_weights(arch, "gaussian", tuple(range(seeds)), std=0.2)
-        fits = [_fit(arch, w, exact, wanted) for w in (trained, untrained)]
-        r2.append(fits[0][1])
-        first_r2.append(fits[1][1])
-        read.append(fits[0][0])
+        fits = []
+        for weights in (trained, untrained):
+            trace: dict[str, torch.Tensor] = {}
+            with torch.no_grad():
+                forward(arch, weights, exact.tokens, trace)
+            fits.append([read_linearly(y, wanted, exact.probability[0]) for y in trace["1.y"]])
+        read.append(fits[0][0][0].numpy())  # of one seed
+        r2.append([value for _, value in fits[0]])
+        first_r2.append([value for _, value in fits[1]])
     return {
         "belief": (("word", "position", "state"), wanted.numpy()),
         "chance": ("word", exact.probability[0].numpy()),
@@ -152,26 +156,6 @@ def _beliefs(steps: int, seeds: int = 20, length: int = 6) -> dict[str, Any]:
         "mess3_loss": (("mixer", "run"), np.array(loss)),
         "mess3_level": ("baseline", np.array([*hidden_baselines(source, length).values()])),
     }
-
-
-def _fit(
-    arch: Architecture, weights: Weights, exact: PopulationLoss, wanted: torch.Tensor
-) -> tuple[np.ndarray, list[float]]:
-    """Beliefs by linear regression on the second layer's stream, of one seed; R² of each."""
-    trace: dict[str, torch.Tensor] = {}
-    with torch.no_grad():
-        forward(arch, weights, exact.tokens, trace)
-    law = exact.probability[0]
-    root = law.sqrt().repeat_interleave(arch.length)[:, None]
-    target, found, r2 = wanted.flatten(0, 1), [], []
-    rest_of_mean = target - (law[:, None, None] * wanted).sum(0).mean(0)
-    for y in trace["1.y"]:
-        inputs = torch.cat([y.flatten(0, 1), torch.ones(len(target), 1).double()], dim=1)
-        fit = torch.linalg.lstsq(root * inputs, root * target, driver="gelsd").solution
-        rest = (root * (target - inputs @ fit)).square().sum()
-        r2.append(1 - float(rest / (root * rest_of_mean).square().sum()))
-        found.append((inputs @ fit).reshape(wanted.shape).numpy())
-    return found[0], r2
 
 
 def slowest(loss: np.ndarray, speed: np.ndarray) -> np.ndarray:

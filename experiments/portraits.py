@@ -21,7 +21,7 @@ CHAINS = {
     "far_from_symmetric": (0.05, 0.6),
     "switching_one": (0.3, 0.7),
 }
-#: Chains on which both models are drawn, and N of the rank-one model.
+#: Chains of both models, the first drawn with both, and N of the rank-one model.
 BOTH, LENGTH = ("switching_above_one", "switching_below_one"), 8
 #: p on both sides of the threshold 4/5 of five states.
 FIVE = (0.9, 0.7)
@@ -47,9 +47,8 @@ def numbers(records: dict[str, xr.Dataset]) -> dict[str, Any]:
 def figure_of(records: dict[str, xr.Dataset]) -> dict[str, Figure]:
     """A figure each; that of the second regime with lines of the energy."""
     figures = {name: draw(records[name], energy=name == "switching_below_one") for name in CHAINS}
-    for name in BOTH:
-        both = f"models_{name}"
-        figures[both] = draw_models_side_by_side([records[name], records[both]])
+    both = f"models_{BOTH[0]}"
+    figures[both] = draw_models_side_by_side([records[BOTH[0]], records[both]])
     figures["states"] = draw_models_side_by_side([records[f"states_{p}"] for p in FIVE])
     return {f"portrait_{name}": figure for name, figure in figures.items()}
 

@@ -6,7 +6,7 @@ apart at the end. Then what the coordinates are called; which polynomials of deg
 conserves, for two sets of data alike; and the most by which a small displacement off the space
 grows along the orbit of the start, and in which weights. Two more starts are refused.
 
-    python experiments/reduce_networks.py [--quick]      about five minutes on one core
+    python experiments/reduce_networks.py      about five minutes on one core
 """
 
 from typing import Any
@@ -87,4 +87,4 @@ def draw(found: dict[str, Any]) -> Figure:
     return figure
 
 
-main = experiment(__name__, compute, dict, draw, record=False, quick={"steps": 5, "until": 1.0})
+main = experiment(__name__, compute, dict, draw, record=False)

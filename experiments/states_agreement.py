@@ -8,7 +8,7 @@ deviation 0, 0.02 or 0.1 is added to every weight, the seed of start i being i. 
 the exact population loss, each step 0.8 over the run's own bound on the curvature, until loss and
 curvature decide, or 5 000 steps are used up.
 
-    python experiments/states_agreement.py [--overwrite] [--side 20]     minutes on one core
+    python experiments/states_agreement.py [--side 20]     minutes on one core
 """
 
 from collections import Counter
@@ -17,12 +17,8 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from papers import draw_ends, experiment, stacked, timed
+from papers import experiment, stacked, timed
 
-from flowsim.drawing.style import FILL, basin_dots
 from flowsim.labels import BASINS, Label
 from full_model import Comparison, compare, grid_points, wilson
 from full_model.comparison.outcome import EndReason
@@ -32,8 +28,6 @@ LENGTHS = {2: 4, 3: 3, 5: 2}
 #: S and p on both sides of every threshold.
 CHAINS = ((2, 0.65), (2, 0.35), (3, 0.8), (3, 0.5), (5, 0.95), (5, 0.65))
 NOISE, DIMENSION = (0.0, 0.02, 0.1), 8
-#: The S that is drawn.
-SHOWN = 3
 KEPT = ("predicted", "outcome", "end_reason", "open_share", "steps")
 NAMES = list(BASINS)
 
@@ -83,50 +77,4 @@ def counted(case: xr.Dataset) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def draw(record: xr.Dataset) -> Figure:
-    """S = 3 on both sides of its threshold, a column per noise; the table has the other S."""
-    figure = Figure(figsize=(11, 6.6), layout="constrained")
-    grid = figure.subplots(2, len(NOISE), sharex=True, sharey=True)
-    grid[0, 0].set(xlim=(-2.1, 2.1), ylim=(0, 2))
-    chains = [(states, p) for states, p in CHAINS if states == SHOWN]
-    for row, (states, p) in zip(grid, chains, strict=True):
-        for axes, noise in zip(row, NOISE, strict=True):
-            name = f"S = {states}, p = {p:g}, noise {noise:g}"
-            panel(axes, record.sel(case=name), record.e.values, record.w.values)
-        sign, side = (">", "above") if p > (states - 1) / states else ("<", "below")
-        row[0].set_ylabel(f"$p$ = {p:g} ${sign}$ {states - 1}/{states}, {side}\nembedding $e$")
-    for axes in grid[-1]:
-        axes.set_xlabel("feed-forward weight $w$")
-    shown = record.isel(case=(record.states == SHOWN).values)
-    present = {NAMES[code] for code in np.unique(shown.outcome.values)}
-    handles = [
-        *basin_dots([name for name in FILL if name in present]),
-        Line2D([], [], color="k", linestyle="--", label="boundary in the plane: trapped beyond"),
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
-    figure.suptitle(
-        "Above the threshold whole transformers end where the plane says; below, its trap is a "
-        f"saddle that noise leaves\n{len(record.e)} starts, $S$ = {SHOWN} logits, gradient "
-        f"descent, $d$ = {DIMENSION}, $m$ = 4, noise on every weight", fontsize=11
-    )  # fmt: skip
-    return figure
-
-
-def panel(axes: Axes, case: xr.Dataset, e: np.ndarray, w: np.ndarray) -> None:
-    """The outcomes of one case, and what became of those that the plane traps."""
-    predicted, outcome = case.predicted.values, case.outcome.values
-    draw_ends(axes, e, w, outcome, 14, 0.4)
-    above = float(case.p) > (int(case.states) - 1) / int(case.states)
-    omega = np.linspace(-1, -0.01, 400) if above else np.linspace(-4.2, -1, 400)  # ω = √m w
-    square = 2 * omega**2 - 2 - 4 * np.log(-omega)
-    axes.plot(omega / 2, np.sqrt(np.maximum(square, 0)), "k--", linewidth=0.8)
-    trapped = predicted == Label.LOCAL_MINIMUM
-    stay, learn = (int((outcome[trapped] == end).sum())
-                   for end in (Label.LOCAL_MINIMUM, Label.GLOBAL_MINIMUM))  # fmt: skip
-    axes.set_title(
-        f"noise {float(case.noise):g}: of {int(trapped.sum())} called trapped\n"
-        f"{stay} are, {learn} learn", fontsize=10
-    )  # fmt: skip
-
-
-main = experiment(__name__, compute, numbers, draw, full={"side": 40})
+main = experiment(__name__, compute, numbers, None)

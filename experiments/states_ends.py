@@ -13,28 +13,30 @@ and cosines within 0.1 of that split's; the others are open. Runs near such a lo
 in every weight, four times, and return if they are then within 0.2 % of the loss that they had.
 The use of cosines was decided after these runs: by the loss alone 22 ends were misnamed.
 
-    python experiments/states_ends.py [--quick]      about five minutes on one core
-
---quick takes 4 starts for each setting and a tenth of the steps.
+    python experiments/states_ends.py      about five minutes on one core
 """
 
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
-import states_descent as layer
 import torch
 import xarray as xr
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from papers import BLUE, GREEN, GREY, SKY, experiment, timed
-from states_descent import Blocks, Weights
+from numba import njit
+from papers import experiment, timed
+from scipy.linalg import block_diag, circulant
+from scipy.optimize import minimize
 
 from flowsim import MarkovChain
 from full_model import Architecture, initial_weights, lift_states, wilson
+
+Weights = list[np.ndarray]
+#: Number of states, and the rank of their embeddings.
+Block = tuple[int, int]
+Blocks = tuple[Block, ...]
 
 #: S and p above the threshold, where experiments/states_agreement.py leaves runs open.
 ABOVE = ((3, 0.8), (5, 0.95))
@@ -69,7 +71,7 @@ def compute(runs: int = 16, steps: int = 20_000) -> xr.Dataset:
         for k, weights in enumerate(starts(states, d, m, start, runs)):
             found[:, i, k] = followed(weights, steps)
             if not found[0, i, k] < 0.01:
-                e = layer.centred(weights[0])
+                e = centred(weights[0])
                 e /= np.linalg.norm(e, axis=1)[:, None] + 1e-9
                 grams[i, k, :states, :states] = e @ e.T
     axes = ("setting", "run")
@@ -108,9 +110,9 @@ def trapped_point(m: int, rng: np.random.Generator) -> torch.Tensor:
 def trained(weights: Weights, steps: int) -> tuple[float, float]:
     """Open share and size of the gradient after descent, in place, at the rate and then at 1/10."""
     states = len(weights[0])
-    law = layer.symmetric_law(states, chance(states))
+    law = symmetric_law(states, chance(states))
     for rate, count in ((RATE, steps), (RATE / 10, steps // 10)):
-        loss, size = layer.descend(*weights, law, rate, count)  # type: ignore[call-arg]
+        loss, size = descend(*weights, law, rate, count)  # type: ignore[call-arg]
     return share_of(states, loss), size
 
 
@@ -119,13 +121,13 @@ def followed(weights: Weights, steps: int) -> tuple[float, ...]:
     share, size = trained(weights, steps)
     e, p, up, _, _ = weights
     at_kinks = int((abs((e + p) @ up.T).min(0) < 1e-3).sum())
-    returned, rank = np.nan, layer.rank(e)
-    if nearest(len(e), rank, share):
+    returned, among = np.nan, rank(e)
+    if nearest(len(e), among, share):
         rng, returned = np.random.default_rng(0), 0
         for _ in range(4):
             copy = [x + 1e-3 * rng.normal(size=x.shape) for x in weights]
             returned += abs(trained(copy, steps // 2)[0] - share) < NEAR
-    return share, size, rank, at_kinks, layer.gain_across(weights), returned
+    return share, size, among, at_kinks, gain_across(weights), returned
 
 
 def nearest(states: int, among: int, share: float) -> list[Blocks]:
@@ -148,7 +150,7 @@ def kinds_of(states: int, lines: xr.Dataset) -> np.ndarray:
 def apart(cosine: np.ndarray, blocks: Blocks) -> float:
     """Distance of cosines (S, S) from a split's, in the best order of states."""
     order = np.array(list(permutations(range(len(cosine)))))
-    off = abs(cosine[order[:, :, None], order[:, None, :]] - layer.cosines_of(blocks))
+    off = abs(cosine[order[:, :, None], order[:, None, :]] - cosines_of(blocks))
     return float(np.nanmax(off, (1, 2)).min())
 
 
@@ -160,8 +162,8 @@ def split_name(blocks: Blocks) -> str:
 @cache
 def partition_losses(states: int) -> dict[Blocks, float]:
     """Open shares of all splits between the bigram, rank S − 1, and the unigram, rank 0."""
-    return {blocks: share_of(states, layer.split_loss(blocks, chance(states)))
-            for blocks in layer.splits(states)
+    return {blocks: share_of(states, split_loss(blocks, chance(states)))
+            for blocks in splits(states)
             if 0 < sum(rank for _, rank in blocks) < states - 1}  # fmt: skip
 
 
@@ -192,7 +194,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     }
     found["minima of rank K above the threshold"] = {
         f"S = {s}, p = {p}": {
-            f"K = {k}": [share_of(s, loss, p) for loss in layer.rank_losses(s, p, k)]
+            f"K = {k}": [share_of(s, loss, p) for loss in rank_losses(s, p, k)]
             for k in range(1, s - 1)
         }
         for s, p in ABOVE
@@ -200,62 +202,191 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     return found
 
 
-def draw(record: xr.Dataset) -> Figure:
-    """Open shares against d beside the partitions' levels, and who pairs with whom."""
-    figure = Figure(figsize=(12.5, 4.8), layout="constrained")
-    left, right = figure.subfigures(1, 2, width_ratios=(1.25, 1))  # type: ignore[misc]
-    axes = left.subplots()
-    six = record.sel(setting=[n for n in record.setting.values if n.startswith("6;")])
-    kinds, named = (
-        kinds_of(6, six),
-        {split_name(blocks): x for blocks, x in partition_losses(6).items()},
-    )
-    for word, value in named.items():
-        if word in kinds:
-            axes.axhline(value, color="0.6", lw=0.8, ls="--", zorder=0)
-            axes.annotate(word, (11.7, value), fontsize=8, va="bottom", ha="right",
-                          xytext=(0, -9 if word == "3 + 3" else 1),
-                          textcoords="offset points")  # fmt: skip
-    rng = np.random.default_rng(0)
-    for m, colour in zip((1, 2, 3, 4), (GREY, GREEN, BLUE, SKY), strict=True):
-        for d in range(5, 12):
-            share = record.share.sel(setting=f"6; {d}; {m}; {LIFTED}").values
-            x = d + 0.18 * (m - 2.5) + rng.uniform(-0.06, 0.06, len(share))
-            axes.plot(x, share, "o", color=colour, ms=3.5, mew=0, alpha=0.6,
-                      label=f"m = {m}" if d == 5 else None)  # fmt: skip
-    axes.set(xlabel="embedding dimension d", ylabel="open share of the gap at the end",
-             title="every end from a start that the plane traps; dashed: closed form",
-             xlim=(4.5, 11.75), ylim=(-0.03, 0.85))  # fmt: skip
-    axes.title.set_fontsize(10)
-    axes.legend(fontsize=8, loc="upper right", bbox_to_anchor=(0.88, 1.0))
-    for axes, word in zip(right.subplots(1, 3), ("2 + 2 + 2", "3 + 3", "4 + 2"), strict=True):
-        cosines(axes, six, kinds == word, word, named[word])
-    right.suptitle("cosines between embeddings, one end each", fontsize=10)
-    figure.suptitle(
-        "Below the threshold training can stop where the six states have fallen into "
-        f"groups (p = {chance(6):g}, noise {NOISE}, no attention)",
-        fontsize=11.5,
-    )
-    return figure
+@njit(fastmath=True)
+def descend(e, p, up, down, b, kernel, rate, steps):  # type: ignore[no-untyped-def]
+    """Gradient descent in place; the loss and the size of its gradient at the end.
+
+    One position: y_s = e_s + p, z_s = y_s + Σ_j ReLU(up_j·y_s) down_j, logits ⟨e_t, z_s⟩ + b_t,
+    and the loss is the mean cross-entropy over the current state s, whose next law is ``law[s]``.
+
+    Args:
+        e, p, up, down, b: embeddings (S, d), position (d,), W_1 (r, d), W_2ᵀ (r, d), bias (S,).
+        law: (S, S), rows sum to one.
+        rate: of every step.
+        steps: how many.
+    """
+    states, d = e.shape
+    units = up.shape[0]
+    read, z, error = np.empty(units), np.empty((states, d)), np.empty((states, states))
+    ge, gp, gb = np.zeros_like(e), np.zeros_like(p), np.zeros_like(b)
+    gu, gd = np.zeros_like(up), np.zeros_like(down)
+    y, gz, loss = np.empty(d), np.empty(d), 0.0
+    for step in range(steps + 1):
+        ge[:] = 0
+        gp[:] = 0
+        gu[:] = 0
+        gd[:] = 0
+        gb[:] = 0
+        loss = 0.0
+        for s in range(states):
+            y[:] = e[s] + p
+            z[s] = y
+            for j in range(units):
+                read[j] = 0.0
+                for k in range(d):
+                    read[j] += up[j, k] * y[k]
+                if read[j] > 0:
+                    for k in range(d):
+                        z[s, k] += read[j] * down[j, k]
+            for t in range(states):
+                error[s, t] = b[t]
+                for k in range(d):
+                    error[s, t] += e[t, k] * z[s, k]
+            top = error[s].max()
+            total = top + np.log(np.exp(error[s] - top).sum())
+            gz[:] = 0
+            for t in range(states):
+                loss += kernel[s, t] * (total - error[s, t]) / states
+                error[s, t] = (np.exp(error[s, t] - total) - kernel[s, t]) / states
+                gb[t] += error[s, t]
+                for k in range(d):
+                    gz[k] += error[s, t] * e[t, k]
+                    ge[t, k] += error[s, t] * z[s, k]
+            gp += gz
+            ge[s] += gz
+            for j in range(units):
+                if read[j] > 0:
+                    slope = 0.0
+                    for k in range(d):
+                        slope += gz[k] * down[j, k]
+                        gd[j, k] += gz[k] * read[j]
+                    for k in range(d):
+                        gu[j, k] += slope * y[k]
+                        gp[k] += slope * up[j, k]
+                        ge[s, k] += slope * up[j, k]
+        if step < steps:
+            e -= rate * ge
+            p -= rate * gp
+            up -= rate * gu
+            down -= rate * gd
+            b -= rate * gb
+    size = (ge**2).sum() + (gp**2).sum() + (gu**2).sum() + (gd**2).sum() + (gb**2).sum()
+    return loss, np.sqrt(size)
 
 
-def cosines(axes: Axes, six: xr.Dataset, fits: np.ndarray, word: str, level: float) -> None:
-    """The cosines of the end nearest to a split's level, its states in the order of blocks."""
-    axes.set_title(word, fontsize=10)
-    axes.set_xticks([])
-    axes.set_yticks([])
-    if not fits.any():
-        return
-    off = np.where(fits, abs(six.share.values - level), np.inf)
-    cosine = six.cosine.values[np.unravel_index(off.argmin(), off.shape)][:6, :6]
-    order: list[int] = []
-    for s in range(6):
-        order += [t for t in range(6) if t not in order and (t == s or abs(cosine[s, t]) > 0.2)]
-    shown = cosine[np.ix_(order, order)]
-    axes.imshow(shown, cmap="RdBu_r", vmin=-1, vmax=1)
-    for i, j in np.ndindex(6, 6):
-        axes.text(j, i, f"{shown[i, j]:.1f}".replace("-0.0", "0.0"), ha="center", va="center",
-                  fontsize=6.5, color="w" if abs(shown[i, j]) > 0.6 else "k")  # fmt: skip
+def symmetric_law(states: int, p: float) -> np.ndarray:
+    """The next state's law in every state: stay with 1 − p, any other alike."""
+    kernel = np.full((states, states), p / (states - 1))
+    np.fill_diagonal(kernel, 1 - p)
+    return kernel
 
 
-main = experiment(__name__, compute, numbers, draw, quick={"runs": 4, "steps": 2000})
+def partitions(total: int, largest: int | None = None) -> Iterator[tuple[int, ...]]:
+    """The ways to write a number as a sum, the largest part first."""
+    if total == 0:
+        yield ()
+    for first in range(min(total, largest or total), 0, -1):
+        for rest in partitions(total - first, first):
+            yield (first, *rest)
+
+
+def splits(total: int) -> list[Blocks]:
+    """The ways to split states into blocks, each a simplex or, from five states on, a ring."""
+    shapes = (product(*({(k, k - 1), (k, 2 if k > 4 else k - 1)} for k in sizes))
+              for sizes in partitions(total))  # fmt: skip
+    return sorted({tuple(sorted(blocks, reverse=True)) for some in shapes for blocks in some})
+
+
+def turns(block: Block) -> np.ndarray:
+    """Cosines of a state's embedding with those of its block, itself first; 0 of a lone state."""
+    size, among = block
+    if among == 2:
+        return np.cos(2 * np.pi * np.arange(size) / size)
+    return np.array([float(size > 1), *[-1 / max(size - 1, 1)] * (size - 1)])
+
+
+def cosines_of(blocks: Blocks) -> np.ndarray:
+    """The cosines between all embeddings, (S, S); NaN of lone states, whose embedding is 0."""
+    found = block_diag(*(circulant(turns(block)) for block in blocks))
+    found[np.diag(found) == 0] = np.nan
+    return found + 0 * found.T
+
+
+def split_loss(blocks: Blocks, p: float) -> float:
+    """The least loss where the embeddings of every block have the block's shape.
+
+    From a state of block i the logits are a_i times the cosine, plus b_i, in its block, and b_j in
+    block j. No logits whose sum is 0 in every block, but for a bias, are better than those of
+    simplices (docs/derivations/13.md).
+
+    Args:
+        blocks: of the states; a ring has rank 2, a simplex of k states k − 1.
+        p: the chance to leave a state.
+    """
+    k, cosines = np.array([size for size, _ in blocks], dtype=float), [*map(turns, blocks)]
+    other = p / (k.sum() - 1)
+
+    def loss(x: np.ndarray) -> float:
+        a, b = x[: len(k)], x[len(k) :]
+        own = [ai * c + bi for ai, c, bi in zip(a, cosines, b, strict=True)]
+        outside, log = (k * np.exp(b)).sum() - k * np.exp(b), (k * b).sum() - k * b
+        total = np.log([np.exp(f).sum() for f in own] + outside)
+        expected = [(1 - p) * f[0] + other * f[1:].sum() for f in own] + other * log
+        return float((k / k.sum() * (total - expected)).sum())
+
+    return float(minimize(loss, np.zeros(2 * len(k)), method="BFGS", options={"gtol": 1e-9}).fun)
+
+
+def rank_losses(states: int, p: float, among: int, tries: int = 30) -> list[float]:
+    """The local minima of the loss over all logits of rank ``among``, plus a bias, that we find.
+
+    Descent from ``tries`` random factors; losses to six digits, in increasing order.
+    """
+    kernel, rng, found = symmetric_law(states, p), np.random.default_rng(0), set()
+    cut = states * among
+
+    def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
+        e, z, b = x[:cut].reshape(states, -1), x[cut : 2 * cut].reshape(states, -1), x[2 * cut :]
+        logits = z @ e.T + b
+        total = np.log(np.exp(logits).sum(1, keepdims=True))
+        error = (np.exp(logits - total) - kernel) / states
+        slope = np.concatenate([(error.T @ z).ravel(), (error @ e).ravel(), error.sum(0)])
+        return float((total[:, 0] - (kernel * logits).sum(1)).mean()), slope
+
+    for _ in range(tries):
+        first = 0.5 * rng.normal(size=2 * cut + states)
+        end = minimize(loss, first, jac=True, method="BFGS", options={"gtol": 1e-9})
+        found.add(round(float(end.fun), 6))
+    return sorted(found)
+
+
+def centred(e: np.ndarray) -> np.ndarray:
+    """Embeddings without their mean, which only shifts the position."""
+    return e - e.mean(0)
+
+
+def rank(e: np.ndarray) -> int:
+    """Rank of the embeddings' differences: singular values above 5 % of the largest."""
+    sizes = np.linalg.svd(centred(e), compute_uv=False)
+    return int((sizes > 0.05 * max(sizes[0], 1e-9)).sum())
+
+
+def gain_across(weights: Weights, draws: int = 2000) -> float:
+    """The largest mean gain of the layer across the embeddings' span, over random directions.
+
+    The gain is v·(z(y + v) − z(y)) for a small v, averaged over the states; a unit at its kink is
+    open if v opens it. NaN where the embeddings span everything.
+    """
+    e, p, up, down, _ = weights
+    _, _, right = np.linalg.svd(centred(e))
+    across = right[rank(e) :]
+    if not len(across):
+        return float("nan")
+    v = np.random.default_rng(0).normal(size=(draws, len(across))) @ across
+    v /= np.linalg.norm(v, axis=1)[:, None]
+    inputs, along = (e + p) @ up.T, v @ up.T
+    open_ = (inputs[:, None] > 1e-3) | ((abs(inputs[:, None]) <= 1e-3) & (along > 0))
+    return float((1 + (open_ * (along * (v @ down.T))).sum(-1)).mean(0).max())
+
+
+main = experiment(__name__, compute, numbers, None)

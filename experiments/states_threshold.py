@@ -9,7 +9,7 @@ weight decay 1e-3), at λ(S − 1) = ±0.1 … ±0.8, ten states at ±0.1 and ±
 than 95 % of the gap between unigram and bigram is open at the end, has learned if less than 5 % is;
 the rest is in between.
 
-    python experiments/states_threshold.py [--full]      about ten minutes on one core
+    python experiments/states_threshold.py      about ten minutes on one core
 """
 
 from collections.abc import Callable
@@ -123,4 +123,4 @@ def _counted(states: int, offset: float, share: np.ndarray) -> dict[str, Any]:
     }  # fmt: skip
 
 
-main = experiment(__name__, compute, numbers, None, full={"seeds": 32, "steps": 10_000})
+main = experiment(__name__, compute, numbers, None)

@@ -11,7 +11,7 @@ beside the sign of S: a run stays if e falls a hundredfold and the loss never co
 leaves if the loss does, after which it cannot come back. What does neither in 6 000 steps is open:
 where the mean of z_n is large, e and b move together and slowly.
 
-    python experiments/trap_map.py [--overwrite] [--draws 400] [--seed 0]      minutes on one core
+    python experiments/trap_map.py [--draws 400] [--seed 0]      minutes on one core
 """
 
 from typing import Any

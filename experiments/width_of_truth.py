@@ -8,7 +8,7 @@ threshold 2/3. d = 8, sixteen seeds, N = 4 for descent and 6 for AdamW, 500 step
 recommended start); an end counts as the unigram above 95 % of the gap, as the bigram
 below 5 %, by the exact loss.
 
-    python experiments/width_of_truth.py [--full]      minutes on one core
+    python experiments/width_of_truth.py      minutes on one core
 """
 
 from typing import Any
@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
-from matplotlib.figure import Figure
-from papers import BLUE, GREEN, PINK, SKY, ends, experiment, timed
+from papers import ends, experiment, timed
 
 from flowsim import BinaryChain, MarkovChain
 from flowsim.chains import SymmetricChain
@@ -40,12 +39,6 @@ STUDIES: dict[str, tuple[str, str, float, int]] = {
     "AdamW, Gaussian": ("adamw", "gaussian", 3e-3, 1),
     "descent, recommended": ("gd", "recommended", 0.02, 2),
     "descent, balanced": ("gd", "balanced", 0.1, 1),
-}
-CLAIMS = {
-    "descent, Gaussian": "do all stay at the unigram?",
-    "AdamW, Gaussian": "do they leave it?",
-    "descent, recommended": "do some end between?",
-    "descent, balanced": "do all reach the bigram?",
 }
 
 
@@ -97,28 +90,4 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     return found
 
 
-def draw(record: xr.Dataset) -> Figure:
-    """A panel per study, a column of runs per variant."""
-    figure = Figure(figsize=(13, 4.6), layout="constrained")
-    grid = figure.subplots(1, len(STUDIES), sharey=True)
-    rng = np.random.default_rng(0)
-    for axes, study, colour in zip(grid, STUDIES, (BLUE, PINK, SKY, GREEN), strict=True):
-        for i, variant in enumerate(VARIANTS):
-            share = record.open_share.sel(variant=variant, study=study).values
-            x = i + rng.uniform(-0.18, 0.18, len(share))
-            axes.plot(x, np.clip(share, 1e-4, 3), "o", color=colour, ms=4, mew=0, alpha=0.6)
-        for level in (0.05, 0.95):
-            axes.axhline(level, color="k", lw=0.8, ls=":")
-        axes.set_yscale("log")
-        axes.set_xticks(range(len(VARIANTS)), VARIANTS, rotation=45, ha="right")
-        axes.set_title(f"{study}:\n{CLAIMS[study]}", fontsize=10)
-    grid[0].set_ylabel("open share of the gap at the end (below 1e-4: there)\nbigram 0, unigram 1")
-    seeds = record.sizes["seed"]
-    figure.suptitle(
-        f"One change at a time: {seeds} runs each, $d$ = {D}, (p, q) = (0.5, 0.8) (three states: "
-        "p = 0.9); dotted: what counts as bigram and as unigram", fontsize=11,
-    )  # fmt: skip
-    return figure
-
-
-main = experiment(__name__, compute, numbers, draw, full={"seeds": 32, "steps": 2000})
+main = experiment(__name__, compute, numbers, None)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from dead_positions import ladder_losses, rung_probabilities
 
-from flowsim import BinaryChain, InputError, trajectories
+from flowsim import BinaryChain, trajectories
 from flowsim.models import RankOneModel
 
 ABOVE = [BinaryChain(0.5, 0.8), BinaryChain(0.9, 0.9), BinaryChain(0.3, 0.85)]
@@ -36,8 +36,6 @@ def test_it_leads_from_the_unigram_to_the_bigram(chain):
         assert losses[-1] == pytest.approx(chain.entropy_rate, abs=1e-14)
         assert (np.diff(losses) < 0).all()
     assert (found.plateaus[1:-1] > found.ends[1:-1]).all()
-    assert found.rung(found.ends[4] + 1e-9) == 4
-    assert found.rung(found.ends[4] - 1e-9) == 5
 
 
 @pytest.mark.parametrize("chain", ABOVE, ids=lambda chain: f"{chain.p} {chain.q}")
@@ -100,18 +98,6 @@ def test_the_law_of_the_rungs_is_that_of_scaled_descent():
     count = np.bincount(opened, minlength=length + 1)
     error = np.sqrt(law * (1 - law) / runs)
     assert (np.abs(count / runs - law) < 4 * error + 1e-3).all()
-
-
-def test_bad_input_is_one_sentence():
-    for call in (
-        lambda: ladder_losses(BinaryChain(0.2, 0.3), 8),
-        lambda: ladder_losses(ABOVE[0], 0),
-        lambda: rung_probabilities(ABOVE[0], 8, 0.0, 256.0),
-        lambda: rung_probabilities(ABOVE[0], 8, 0.02, 1.0),
-        lambda: rung_probabilities(BinaryChain(0.5, 0.5), 8, 0.02, 256.0),
-    ):
-        with pytest.raises(InputError):
-            call()
 
 
 @pytest.mark.parametrize("chain", ABOVE, ids=lambda chain: f"{chain.p} {chain.q}")

@@ -10,14 +10,15 @@ from flowsim.errors import InputError
 
 
 def test_a_cell_is_trained_once(tmp_path, monkeypatch):
-    script = import_module("first_weights")
-    monkeypatch.setattr(script, "FIGURES", tmp_path)
-    found = script.cell("d = 4", "descent", "p + q > 1", 2, 250)
+    script, papers = import_module("first_weights"), import_module("papers")
+    with papers.parts_in(tmp_path / "parts"):
+        found = script.cell("d = 4", "descent", "p + q > 1", 2, 250)
+        monkeypatch.setattr(script, "followed", None)
+        again = script.cell("d = 4", "descent", "p + q > 1", 2, 250)
+    np.testing.assert_array_equal(again, found)
     balanced, gaussian = map(script.STARTS.index, ("balanced", "Gaussian 0.02"))
     assert (found[0, balanced] < 0.05).all() and (found[1, balanced] <= 250).all()
     assert (found[0, gaussian] > 0.95).all() and np.isnan(found[1, gaussian]).all()
-    monkeypatch.setattr(script, "followed", None)
-    np.testing.assert_array_equal(script.cell("d = 4", "descent", "p + q > 1", 2, 250), found)
 
 
 def test_arrival_is_where_a_run_stays():

@@ -38,6 +38,13 @@ def test_a_changed_number_changes_its_page(tmp_path, monkeypatch):
     assert "Not measured yet: `make reduce_networks`" in after[page]
 
 
+def test_every_picture_is_shown_on_a_page():
+    texts = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "docs/gallery.py"]
+    shown = "".join(path.read_text() for path in texts)
+    pictures = [path.name for path in (ROOT / "figures").glob("*.png")]
+    assert pictures and [name for name in pictures if f"figures/{name})" not in shown] == []
+
+
 def test_every_table_has_one_place():
     without = {path: text.replace("<!-- starts -->", "") for path, text in pages().items()}
     with pytest.raises(ValueError, match="0 places for 'starts'"):
@@ -103,12 +110,11 @@ def test_the_whole_agreement_is_joined_counted_and_drawn(tmp_path, monkeypatch):
     agreement, papers = __import__("agreement"), __import__("papers")
     few = [agreement.Case(*chain, 8, 8, 0.0, "all", 2) for chain in agreement.CHAINS[:2]]
     monkeypatch.setattr(agreement, "all_cases", lambda grid: few)
-    monkeypatch.setattr(agreement, "STATE", tmp_path / "state")
     assert agreement.main(["--out", str(tmp_path), "--grid", "3"]) == 2
     assert agreement.main(["--out", str(tmp_path), "--grid", "2", "--jobs", "1"]) == 0
     lines = json.loads((tmp_path / "agreement.json").read_text())["lines"]
-    assert [line["points"] for line in lines] == [2, 2] and not (tmp_path / "state").exists()
+    assert [line["points"] for line in lines] == [2, 2]
     monkeypatch.setattr(papers, "FIGURES", tmp_path)
-    drawn = (tmp_path / "agreement.png").read_bytes()
+    drawn = (tmp_path / "agreement_reasons.png").read_bytes()
     assert agreement.main(["--out", str(tmp_path), "--redraw"]) == 0
-    assert (tmp_path / "agreement.png").read_bytes() == drawn
+    assert (tmp_path / "agreement_reasons.png").read_bytes() == drawn

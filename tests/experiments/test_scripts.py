@@ -13,13 +13,14 @@ from poles import best_with
 GD = "population gradient descent, d = 8"
 ABOVE, BELOW = "p = 0.5, q = 0.8", "p = 0.2, q = 0.3"
 FOLDER = Path(__file__).parents[2] / "experiments"
-#: Scripts with a stored record.
+#: Those that draw nothing: a table says it.
+TABLES = ("adamw_escape", "agreement_sampled", "balanced_start", "critical_noise",
+          "states_agreement", "states_ends", "states_threshold", "width_of_truth")  # fmt: skip
+#: Scripts with a stored record that is drawn.
 STORED = sorted(
     {path.stem for path in FOLDER.parent.glob("figures/*.nc")}
-    & {path.stem for path in FOLDER.glob("*.py")}
+    & {path.stem for path in FOLDER.glob("*.py")}.difference(TABLES)
 )
-#: Those that draw nothing: a table says it.
-TABLES = ("agreement_sampled", "states_threshold")
 TURNS = [pytest.mark.slow, pytest.mark.turns]
 #: The options of every script, and the names in it that are replaced.
 SMALL = {
@@ -151,8 +152,7 @@ def test_a_stored_record_is_drawn_again(tmp_path, name):
     """Nothing is computed, and the record stays as it is."""
     assert import_module(name).main(["--redraw", "--out", str(tmp_path)]) == 0
     images = [path.read_bytes() for path in tmp_path.iterdir()]
-    assert bool(images) != (name in TABLES)
-    assert all(image.startswith(b"\x89PNG") for image in images)
+    assert images and all(image.startswith(b"\x89PNG") for image in images)
 
 
 def test_switching_chains_forget_at_a_switch():
@@ -172,7 +172,7 @@ def test_coordinates_of_networks_are_counted(tmp_path, monkeypatch):
     script = import_module("reduce_networks")
     few = ("two-layer ReLU, opposite units", "linear attention, second axis", "deep linear, random")
     monkeypatch.setattr(script, "NETWORKS", {name: script.NETWORKS[name] for name in few})
-    assert script.main(["--out", str(tmp_path), "--quick"]) == 0
+    assert script.main(["--out", str(tmp_path), "--steps", "5", "--until", "1"]) == 0
     found = json.loads((tmp_path / "reduce_networks.json").read_text())
     relu, attention, refused = [*found.values()][2:]
     assert (relu["weights"], relu["coordinates"], relu["allowed"]) == (18, 6, 2)

@@ -1,8 +1,7 @@
-"""Descent of states_ends beside the library's own loss, losses and cosines of splits."""
+"""Descent of the script beside the library's own loss, losses and cosines of splits."""
 
 import numpy as np
 import pytest
-import states_descent as descent
 import states_ends as ends
 
 from flowsim import MarkovChain
@@ -11,8 +10,8 @@ from full_model import Architecture, MarkovSource, PopulationLoss, initial_weigh
 
 @pytest.mark.parametrize(
     "descend",
-    [pytest.param(descent.descend.py_func, id="plain"),
-     pytest.param(descent.descend, id="compiled", marks=pytest.mark.slow)],
+    [pytest.param(ends.descend.py_func, id="plain"),
+     pytest.param(ends.descend, id="compiled", marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_descent_is_that_of_the_population_loss(descend):
     arch = Architecture(5, 1, hidden=8, states=4, output="states", attention="none")
@@ -22,7 +21,7 @@ def test_descent_is_that_of_the_population_loss(descend):
         weights[n][0].numpy().copy() for n in ("embedding", "positions", "0.up", "0.down", "bias")
     ]
     own[1], own[3] = own[1][0], np.ascontiguousarray(own[3].T)
-    found, size = descend(*own, descent.symmetric_law(4, 0.6), 0.1, 50)
+    found, size = descend(*own, ends.symmetric_law(4, 0.6), 0.1, 50)
     for _ in range(50):
         gradient = loss.value_and_gradient(weights)[1]
         weights = {name: w - 0.1 * gradient[name] for name, w in weights.items()}
@@ -35,11 +34,11 @@ def test_descent_is_that_of_the_population_loss(descend):
 def test_losses_of_splits():
     """One simplex is the bigram, lone states the unigram; the best of every rank is a split."""
     chain = MarkovChain.symmetric(6, 0.7)
-    assert descent.split_loss(((6, 5),), 0.7) == pytest.approx(chain.entropy_rate)
-    assert descent.split_loss(((1, 0),) * 6, 0.7) == pytest.approx(np.log(6))
+    assert ends.split_loss(((6, 5),), 0.7) == pytest.approx(chain.entropy_rate)
+    assert ends.split_loss(((1, 0),) * 6, 0.7) == pytest.approx(np.log(6))
     for blocks in (((2, 1),) * 3, ((3, 2), (3, 2)), ((5, 2), (1, 0))):
-        best = descent.rank_losses(6, 0.7, sum(rank for _, rank in blocks), tries=6)[0]
-        assert best == pytest.approx(descent.split_loss(blocks, 0.7), abs=2e-6)
+        best = ends.rank_losses(6, 0.7, sum(rank for _, rank in blocks), tries=6)[0]
+        assert best == pytest.approx(ends.split_loss(blocks, 0.7), abs=2e-6)
 
 
 def test_cosines_tell_a_ring_from_pairs():
@@ -48,6 +47,6 @@ def test_cosines_tell_a_ring_from_pairs():
     share = ends.partition_losses(5)[ring]
     assert {ring, pairs} == set(ends.nearest(5, 2, share))
     order = [3, 0, 4, 2, 1]
-    mixed = descent.cosines_of(ring)[np.ix_(order, order)]
+    mixed = ends.cosines_of(ring)[np.ix_(order, order)]
     assert ends.apart(mixed, ring) < 1e-12
     assert ends.apart(mixed, pairs) > 0.5
