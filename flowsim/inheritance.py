@@ -9,7 +9,6 @@ for the first classes that write it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 #: Methods from which derivatives are computed.
@@ -61,16 +60,23 @@ def unwritten(method: Any) -> Any:
 
 def forget_outdated(cls: type) -> None:
     """Give a new class the defaults of all that more derived classes have put out of date."""
+    order, outdated = cls.__mro__, {}
     parts: list[tuple[str, tuple[str, ...], set[str]]] = [
         *((name, (name,), {*sources}) for name, sources in (_DERIVATIVES | _LABELS).items()),
         *((name, group, _FORMULAS) for name, group in _KNOWLEDGE.items()),
         ("_axes", ("_axes",), {"coordinates"}),
     ]
-    outdated = {
-        name: _default(cls, name)
-        for name, group, sources in parts
-        if _is_outdated(cls, name, group, sources)
-    }
+    for name, group, sources in parts:
+        written = [at for at, kind in enumerate(order) if vars(kind).keys() & {*group}]
+        if not written or not _is_in(name, order[written[0] + 1 :]):
+            continue  # there is no other
+        at = written[0]  # of the last of the group, or the first class whose formulas are complete
+        while at and any(getattr(getattr(order[at], formula, None), "unwritten", False)
+                         for formula in _FORMULAS):  # fmt: skip
+            at -= 1
+        if _changed(cls, at, sources):
+            first = next(kind for kind in reversed(order) if _is_in(name, (kind,)))
+            outdated[name] = vars(first)[name]
     for name, value in outdated.items():
         setattr(cls, name, value)
 
@@ -82,44 +88,18 @@ def keeps_formulas_of(cls: type, base: type) -> bool:
     return not _changed(cls, cls.__mro__.index(base), _FORMULAS)
 
 
-def _is_outdated(cls: type, member: str, group: tuple[str, ...], sources: set[str]) -> bool:
-    """Return whether the last of a group of methods was computed from others than there are."""
-    order = cls.__mro__
-    written = [at for at, kind in enumerate(order) if vars(kind).keys() & {*group}]
-    if not written or not _is_in(member, order[written[0] + 1 :]):
-        return False  # there is no other
-    return _changed(cls, _speaks_for(order, written[0]), sources)
-
-
-def _default(cls: type, member: str) -> Any:
-    """The definition of the first class of all."""
-    return next(vars(kind)[member] for kind in reversed(cls.__mro__) if _is_in(member, (kind,)))
-
-
-def _speaks_for(order: tuple[type, ...], at: int) -> int:
-    """The place in the order of the first class whose formulas are complete, from ``at`` on."""
-    while at and any(getattr(getattr(order[at], name, None), "unwritten", False)
-                     for name in _FORMULAS):  # fmt: skip
-        at -= 1
-    return at
-
-
 def _changed(cls: type, place: int, sources: set[str]) -> bool:
-    """Return whether classes before a place in the order override one of the sources."""
+    """Return whether classes before a place in the order override one of the sources.
+
+    So does a method or a property that replaces another, on which formulas may rest.
+    """
     for at, kind in enumerate(cls.__mro__[:place]):
         later = cls.__mro__[at + 1 :]
-        anew = (name for name in sources & vars(kind).keys() if _is_in(name, later))
-        if any(anew) or any(_helpers(kind, later)):
-            return True
+        for name, value in vars(kind).items():
+            helps = hasattr(value, "__get__") and not name.startswith("__") and name not in _KNOWN
+            if (helps or name in sources) and _is_in(name, later):
+                return True
     return False
-
-
-def _helpers(kind: type, later: tuple[type, ...]) -> Iterator[str]:
-    """Methods and properties of a class that replace others, on which formulas may rest."""
-    for name, value in vars(kind).items():
-        plain = hasattr(value, "__get__") and not name.startswith("__")
-        if plain and name not in _KNOWN and _is_in(name, later):
-            yield name
 
 
 def _is_in(member: str, classes: tuple[type, ...]) -> bool:

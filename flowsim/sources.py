@@ -45,17 +45,14 @@ def load_class(target: str, file: tuple[str, str] | None = None) -> type[Model]:
             raise InputError(
                 f"the module {home} cannot be imported: {first_line_of(error)}"
             ) from None
-    return _class_of(_module_of(home, *(file or _read_file(home))), target)
-
-
-def _read_file(home: str) -> tuple[str, str]:
-    """The absolute path and the text of a Python file."""
-    path = Path(home)
-    try:
-        return str(path.resolve()), path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
-        raise InputError(f"the model's file {home!r} cannot be read: {reason}") from None
+    if file is None:
+        path = Path(home)
+        try:
+            file = str(path.resolve()), path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is no text"
+            raise InputError(f"the model's file {home!r} cannot be read: {reason}") from None
+    return _class_of(_module_of(home, *file), target)
 
 
 @cache

@@ -361,9 +361,17 @@ def _complete(spec: ModelSpec, given: Mapping[str, Any]) -> dict[str, Any]:
     known, model = spec.parameters, spec.name if spec.is_own else f"the {spec.name} model"
     given = given if spec.is_own else cast(Any, spec.kind).completed(given)
     for name in given.keys() - known.keys():
-        takes = ", ".join(known) or "no arguments"
-        own = f"{model} has no argument {name}; it takes {takes}"
-        raise InputError(own if spec.is_own else _refusal(spec, name))
+        if spec.is_own:
+            takes = ", ".join(known) or "no arguments"
+            raise InputError(f"{model} has no argument {name}; it takes {takes}")
+        if name in (lacks := cast(Any, spec.kind).lacks):
+            raise InputError(f"{model} {lacks[name]}")
+        if not (having := models_with(name)):
+            every = dict.fromkeys(n for kind in BUILT_IN for n in parameters(built_in(kind)))
+            there = f"there are {', '.join(every)}, and N is length"
+            raise InputError(f"no model has an option {name!r}; {there}")
+        noun = next(iter(having.values())).noun or name
+        raise InputError(f"{model} has no {noun}; omit it, or choose {or_list(having)}")
     missing = [name for name, about in known.items() if about.required and name not in given]
     if missing and spec.is_own:
         raise InputError(f"{model} needs {', '.join(missing)}: give --set {missing[0]}=…")
@@ -379,21 +387,6 @@ def _complete(spec: ModelSpec, given: Mapping[str, Any]) -> dict[str, Any]:
             raise InputError(f"{model}: {name} must be {usual}, not {value!r}")
     return {name: given.get(name, about.default) for name, about in known.items()
             if has_parameter(spec.kind, name, given)}  # fmt: skip
-
-
-def _refusal(spec: ModelSpec, parameter: str) -> str:
-    """Why a built-in model does not have an argument that others have."""
-    lacks: Mapping[str, str] = cast(Any, spec.kind).lacks
-    if parameter in lacks:
-        return f"the {spec.name} model {lacks[parameter]}"
-    having = models_with(parameter)
-    if not having:
-        names = dict.fromkeys(n for model in BUILT_IN for n in parameters(built_in(model)))
-        return (
-            f"no model has an option {parameter!r}; there are {', '.join(names)}, and N is length"
-        )
-    noun = next(iter(having.values())).noun or parameter
-    return f"the {spec.name} model has no {noun}; omit it, or choose {or_list(having)}"
 
 
 def spec_of(attributes: Mapping[str, Any], **given: Any) -> ModelSpec:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from flowsim.chain import BinaryChain
+from flowsim.chains.higher_order import last_symbol_entropy
 from flowsim.errors import InputError, require_integer
 from flowsim.kernels import checked_kernel
 from flowsim.markov import MarkovChain
@@ -194,7 +195,7 @@ class HiddenMarkovProcess:
         for _ in range(n):
             ahead = np.einsum("xst,wt->xws", self._transitions, ahead).reshape(-1, self.states)
             joint = ahead * pi
-            lower, upper = (_last_symbol_entropy(p, self.symbols) for p in (joint, joint.sum(1)))
+            lower, upper = (last_symbol_entropy(p, self.symbols) for p in (joint, joint.sum(1)))
             found.append((lower, upper))
         return found
 
@@ -371,14 +372,6 @@ def hidden_baselines(process: HiddenMarkovProcess, length: int) -> dict[str, flo
         "bigram": upper[1],
         "Bayes": math.fsum(later) / length,
     }
-
-
-def _last_symbol_entropy(joint: np.ndarray, symbols: int) -> float:
-    """H(last symbol | the symbols before it and the other axis) from P(word[, other])."""
-    words = joint.reshape(-1, symbols, *joint.shape[1:])
-    before = words.sum(1, keepdims=True)
-    chance = np.divide(words, before, out=np.ones_like(words), where=words > 0)
-    return abs(float(-(words * np.log(chance)).sum()))
 
 
 def _flips(p: float = 0.9, q: float = 0.9, epsilon: float = 0.2) -> HiddenMarkovProcess:

@@ -94,11 +94,7 @@ class OrderChain:
             InputError: n is not an integer of at least 1.
         """
         require_integer("n", n, 1)
-        joint = self.joint(min(n - 1, self.order))
-        before = joint.sum(1, keepdims=True)
-        seen = joint > 0
-        chance = np.divide(joint, before, out=np.ones_like(joint), where=seen)
-        return abs(float(-(joint * np.log(chance)).sum()))
+        return last_symbol_entropy(self.joint(min(n - 1, self.order)).reshape(-1), self.states)
 
     @property
     def entropy_rate(self) -> float:
@@ -135,3 +131,11 @@ class OrderChain:
     @property
     def regime(self) -> str:
         return f"the unigram is {self.unigram}"
+
+
+def last_symbol_entropy(joint: np.ndarray, symbols: int) -> float:
+    """H(last symbol | the symbols before it and the other axis) from P(word[, other])."""
+    words = joint.reshape(-1, symbols, *joint.shape[1:])
+    before = words.sum(1, keepdims=True)
+    chance = np.divide(words, before, out=np.ones_like(words), where=words > 0)
+    return abs(float(-(words * np.log(chance)).sum()))

@@ -176,44 +176,38 @@ def reduce(
     """
     network = Network(loss, weights)
     with nullcontext() if network.large else threads(1):
-        return _reduced(network, loss, name, most, steps)
-
-
-def _reduced(
-    network: Network, loss: Callable[..., Tensor], name: str, most: int, steps: int
-) -> ReducedNetwork:
-    network.check()
-    _refuse_kinks(network, network.start, "the start lies")
-    span = grow(network, most)
-    generic = (network.start + span.basis @ (span.basis.T @ torch.cos(
-        torch.arange(len(network.start), dtype=torch.float64)).to(network.start)))  # fmt: skip
-    _refuse_kinks(network, generic, "all of its span lies")
-    basis, coordinates, called = readable(span.basis, network.shapes)
-    off = off_span(network, basis)
-    if off > _EXACT:
-        raise InputError(
-            f"no exact model: at fresh points of the span of {len(coordinates)} dimensions the "
-            f"gradient has a part of {off:.1e} outside it"
-        )
-    differ, rounding = equal_steps(network, basis, steps)
-    if not differ <= max(_APART, rounding / _GROWN):
-        raise InputError(
-            f"no exact model: after {steps} equal steps of gradient descent all weights and the "
-            f"{len(coordinates)} coordinates are {differ:.1e} of the largest weight apart, and "
-            f"rounding makes {rounding:.1e}"
-        )
-    title = name or getattr(loss, "__name__", type(loss).__name__).strip("<>")
-    home = getattr(loss, "__module__", None) or "__main__"
-    kind = type(title, (ReducedNetwork,), {
-        "coordinates": coordinates, "formula": staticmethod(loss), "__doc__": title,
-        "__module__": "__main__" if home.startswith("flowsim.") else home, "name": title,
-    })  # fmt: skip
-    model: ReducedNetwork = kind()
-    model.network, model.basis, model.called = network, basis, called
-    model.origin, model.large = origin_of(network.start, basis), network.large
-    model.start = basis.T @ network.start
-    model.exactness = Exactness(len(basis), off, steps, differ, span.sizes)
-    return model
+        network.check()
+        _refuse_kinks(network, network.start, "the start lies")
+        span, sizes = grow(network, most)
+        generic = (network.start + span @ (span.T @ torch.cos(
+            torch.arange(len(network.start), dtype=torch.float64)).to(network.start)))  # fmt: skip
+        _refuse_kinks(network, generic, "all of its span lies")
+        basis, coordinates, called = readable(span, network.shapes)
+        off = off_span(network, basis)
+        if off > _EXACT:
+            raise InputError(
+                f"no exact model: at fresh points of the span of {len(coordinates)} dimensions "
+                f"the gradient has a part of {off:.1e} outside it"
+            )
+        differ, rounding = equal_steps(network, basis, steps)
+        if not differ <= max(_APART, rounding / _GROWN):
+            raise InputError(
+                f"no exact model: after {steps} equal steps of gradient descent all weights and "
+                f"the {len(coordinates)} coordinates are {differ:.1e} of the largest weight apart, and "
+                f"rounding makes {rounding:.1e}"
+            )
+        title = name or getattr(loss, "__name__", type(loss).__name__).strip("<>")
+        home = getattr(loss, "__module__", None) or "__main__"
+        kind = type(title, (ReducedNetwork,), {
+            "coordinates": coordinates, "formula": staticmethod(loss), "__doc__": title,
+            "__module__": "__main__" if home.startswith("flowsim.") else home, "name": title,
+        })  # fmt: skip
+        model: ReducedNetwork = kind()
+        model.network, model.basis, model.called = network, basis, called
+        model.origin, model.large = origin_of(network.start, basis), network.large
+        model.start = basis.T @ network.start
+        model.exactness = Exactness(len(basis), off, steps, differ, sizes)
+        return model
 
 
 def _refuse_kinks(network: Network, at: Tensor, what: str) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -41,19 +40,6 @@ _DESCENT, _FALL = 200, 0.5
 _NOISE = 1e-12
 #: Number of times that equal steps are halved until they stay finite.
 _SHORTER = 40
-
-
-@dataclass(frozen=True)
-class Span:
-    """An affine space of weights: orthonormal directions (P, k), and its point orthogonal to them,
-    (P,).
-
-    ``sizes`` are those of ``Exactness``.
-    """
-
-    basis: Tensor
-    origin: Tensor
-    sizes: tuple[tuple[int, float, float], ...]
 
 
 def points(start: Tensor, basis: Tensor, count: int, generator: torch.Generator) -> Tensor:
@@ -143,8 +129,13 @@ def residual_outside(network: Network, basis: Tensor, at: Tensor) -> Tensor:
     return gradient
 
 
-def grow(network: Network, most: int, seed: int = 0) -> Span:
-    """The span of a network's start; InputError if it has more than ``most`` dimensions."""
+def grow(
+    network: Network, most: int, seed: int = 0
+) -> tuple[Tensor, tuple[tuple[int, float, float], ...]]:
+    """Orthonormal directions (P, k) of a network's span, and the ``sizes`` of ``Exactness``.
+
+    InputError if it has more than ``most`` dimensions.
+    """
     generator = torch.Generator().manual_seed(seed)
     start = network.start
     drawn = torch.randn(len(start), generator=generator, dtype=torch.float64).to(start)
@@ -165,7 +156,14 @@ def grow(network: Network, most: int, seed: int = 0) -> Span:
         told = told / torch.linalg.matrix_norm((rest[0] - rest[1]) / level, 2).clamp_min(1.0)
         sizes.append((k, float(rest[0].norm(dim=1).max()), float(told[0])))
         new = shares[:, told > max(_NEW, _TOGETHER * float(told[0]))]
-        bases = _with(network, bases, new.T @ rest)
+        for vector in (new.T @ rest).unbind(1):  # those far from the directions so far
+            vector = vector / vector[0].norm()
+            for _ in range(2):
+                vector = vector - (bases @ (bases.mT @ vector[..., None]))[..., 0]
+            vector[:, vector[0].abs() < _ENTRY * network.scales(vector[0] - vector[1])] = 0
+            if float(vector[0].norm()) > _ACROSS:
+                vector = vector / vector.norm(dim=1, keepdim=True)
+                bases = torch.cat([bases, vector[..., None]], 2)
         if bases.shape[2] > most:
             every = max(1, len(sizes) // 6)
             fell = ", ".join(f"{s:.1e} at {k}" for k, s, _ in sizes[::every])
@@ -187,22 +185,9 @@ def grow(network: Network, most: int, seed: int = 0) -> Span:
                 "and there is no coordinate"
             )
         elif along:
-            return Span(bases[0], origin_of(start, bases[0]), tuple(sizes))
+            return bases[0], tuple(sizes)
         else:
             along = True
-
-
-def _with(network: Network, bases: Tensor, new: Tensor) -> Tensor:
-    """Two spans (2, P, k) with those of some new directions (2, m, P) that are far from them."""
-    for vector in new.unbind(1):
-        vector = vector / vector[0].norm()
-        for _ in range(2):
-            vector = vector - (bases @ (bases.mT @ vector[..., None]))[..., 0]
-        vector[:, vector[0].abs() < _ENTRY * network.scales(vector[0] - vector[1])] = 0
-        if float(vector[0].norm()) > _ACROSS:
-            vector = vector / vector.norm(dim=1, keepdim=True)
-            bases = torch.cat([bases, vector[..., None]], 2)
-    return bases
 
 
 def off_span(network: Network, basis: Tensor, seed: int = 1) -> float:

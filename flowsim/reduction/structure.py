@@ -189,13 +189,7 @@ def _null(rows: Tensor) -> Tensor:
     rows = rows / rows.norm(dim=1, keepdim=True).clamp_min(1e-300)
     scale = rows.norm(dim=0).clamp_min(1e-300)
     _, sizes, right = torch.linalg.svd(rows / scale, full_matrices=True)
-    rank = int((sizes > _ZERO * sizes[0]).sum())
-    return _echelon(right[rank:] / scale)
-
-
-def _echelon(rows: Tensor) -> Tensor:
-    """The reduced row echelon form of independent rows."""
-    rows, top = rows.clone(), 0
+    rows, top = right[int((sizes > _ZERO * sizes[0]).sum()) :] / scale, 0
     for column in range(rows.shape[1]):
         if top == len(rows):
             break

@@ -208,7 +208,13 @@ def agreement(
     first, ended, fall = _train(
         network.losses_and_gradients, network.curvatures, theta + noise * drawn, until, most
     )
-    predicted = _predicted(model, points, until, most)
+    limits = find_limits(model, points)
+    predicted, unresolved = limits.loss.clone(), limits.label == int(Label.UNRESOLVED)
+    if bool(unresolved.any()):
+        begun, came, left = _train(
+            model.losses_and_gradients, model.curvatures, points[unresolved], until, most
+        )
+        predicted[unresolved] = torch.where(left <= _tolerance(came, begun), came, torch.nan)
     meant = predicted.repeat_interleave(runs)
     diverged = ~ended.isfinite()
     other = (ended - meant).abs() > _tolerance(torch.minimum(ended, meant), first)
@@ -217,18 +223,6 @@ def agreement(
     undecided = diverged | under_way | ~meant.isfinite()
     right = ~undecided & ~other
     return Agreement(predicted, *(x.reshape(-1, runs) for x in (ended, right, diverged, undecided)))
-
-
-def _predicted(model: ReducedNetwork, points: Tensor, until: float, most: int) -> Tensor:
-    """The loss at which the reduced flow ends from each point (n, k); NaN where that is unknown."""
-    limits = find_limits(model, points)
-    losses, open_ends = limits.loss.clone(), limits.label == int(Label.UNRESOLVED)
-    if bool(open_ends.any()):
-        first, ended, fall = _train(
-            model.losses_and_gradients, model.curvatures, points[open_ends], until, most
-        )
-        losses[open_ends] = torch.where(fall <= _tolerance(ended, first), ended, torch.nan)
-    return losses
 
 
 def _train(

@@ -245,7 +245,8 @@ def _classify_block(
     status = torch.full_like(label, Status.TIMED_OUT)
     rule, period = torch.full_like(label, Rule.NONE), torch.zeros_like(label, dtype=torch.int32)
     size, rows.going = path.abs().amax((0, 2)), rows.going & model.loss(path[-1] / root).isfinite()
-    label[_is_bounded_oscillation(rows, recipe)] = Label.BOUNDED
+    turns = rows.taken - rows.turned < _BLOCK  # back and forth in the last block, without growing
+    label[turns & (rows.largest <= _GROWS * rows.before)] = Label.BOUNDED
     if recipe.schedule == "constant":
         period = _period(path, size)
         label[period > 0], status[period > 0] = Label.PERIODIC, Status.PERIODIC
@@ -294,12 +295,6 @@ def _classify_near_minimum(
         least = (kind == Label.GLOBAL_MINIMUM) | (kind == Label.LOCAL_MINIMUM)
         index = rows.index[index[about][least]]
         found.label[index], found.rule[index] = kind[least], int(Rule.STEPS)
-
-
-def _is_bounded_oscillation(rows: _Rows, recipe: Recipe) -> Tensor:
-    """Mask of rows that went back and forth in the last block without growing, (m,)."""
-    turns = rows.taken - rows.turned < _BLOCK
-    return turns & (rows.largest <= _GROWS * rows.before)
 
 
 def _period(path: Tensor, size: Tensor) -> Tensor:

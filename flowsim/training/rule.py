@@ -1,51 +1,29 @@
-"""The protocol of a model that optimizers train in another way than down its loss."""
+"""Models that optimizers train in another way than down their loss, such as whole transformers.
+
+A model with a method ``training_rule`` is trained down its loss if that returns None, or else by an
+object with
+
+- ``columns``, the attributes of ``Trained`` that a record has, with their types;
+- ``completed(choice)``, the ``OptimizerChoice`` with what is usual for the model;
+- ``train(theta0, optimizer, numbers, progress)``, the ``Trained`` of an optimizer, a choice or a
+  name with its numbers, from starts (n, k).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
-from flowsim.arrays import Numbers
 from flowsim.interface import Model
-from flowsim.training.trained import Trained
-
-
-class TrainingRule(Protocol):
-    """Training of a model, such as steps of a whole transformer in its coordinates.
-
-    A model with a method ``training_rule`` returns it, or None to be trained down its loss.
-
-    Attributes:
-        columns: the attributes of ``Trained`` that a record has, with their types.
-    """
-
-    @property
-    def columns(self) -> Mapping[str, str]: ...
-
-    def completed(self, choice: Any) -> Any:
-        """The ``OptimizerChoice`` with what is usual for the model."""
-        ...
-
-    def train(
-        self,
-        theta0: Numbers,
-        optimizer: Any,
-        numbers: Mapping[str, Any],
-        progress: Callable[[int], object] | None,
-    ) -> Trained:
-        """Results of the optimizer, a choice or a name with its numbers, from starts (n, k)."""
-        ...
-
 
 #: Columns of runs down the model's own loss beside their codes and their ends.
 _COLUMNS = {"loss": "<f8", "period": "<i4", "largest": "<f8", "steps_taken": "<i4"}
 
 
-def rule_of(model: Model) -> TrainingRule | None:
+def rule_of(model: Model) -> Any:
     """The model's own rule; None without one."""
     rule = getattr(model, "training_rule", None)
-    found: TrainingRule | None = rule() if callable(rule) else None
-    return found
+    return rule() if callable(rule) else None
 
 
 def recorded(model: Model) -> Mapping[str, str]:
