@@ -41,7 +41,7 @@ _KINDS: dict[str, tuple[tuple[type, ...] | str, str]] = {
         "flowsim.training.optimizer_choice:OptimizerChoice",
         "a flowsim.OptimizerChoice",
     ),
-    "OfShares": (
+    "InductionModel": (
         "flowsim.models.induction.model:InductionModel",
         "a flowsim.models.InductionModel",
     ),

@@ -281,20 +281,14 @@ class ChainPlane(Plane):
             x, y = sampled(partial(graph, fixed=fixed), window[self.x], window[self.y], points)
             if y.isfinite().any():
                 found += [Curve(kind, x, sign * y, of) for sign in both]
-        return (
-            found if quick and self.slow_line else [*found, *self._on_axis(window, fixed, points)]
-        )
-
-    def _on_axis(
-        self, window: Mapping[str, Range], fixed: Mapping[str, float], points: int
-    ) -> list[Curve]:
-        """The critical points e = 0 by kind: pieces of the axis, and the saddles between them."""
+        if quick and self.slow_line:
+            return found
+        # the critical points e = 0 by kind: pieces of the axis, and the saddles between them
         low, high = window[self.x]
         x = torch.linspace(low, high, points, dtype=torch.float64)
         kinds, saddles = self.line(x, fixed), self.saddles(x, fixed)
         if kinds is None:
-            return []
-        found: list[Curve] = []
+            return found
         for left, right in pairwise([low, *saddles.tolist(), high]):
             inside = kinds[(x > left) & (x < right)]
             if len(inside):

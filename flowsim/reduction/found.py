@@ -193,8 +193,8 @@ def reduce(
         if not differ <= max(_APART, rounding / _GROWN):
             raise InputError(
                 f"no exact model: after {steps} equal steps of gradient descent all weights and "
-                f"the {len(coordinates)} coordinates are {differ:.1e} of the largest weight apart, and "
-                f"rounding makes {rounding:.1e}"
+                f"the {len(coordinates)} coordinates are {differ:.1e} of the largest weight apart, "
+                f"and rounding makes {rounding:.1e}"
             )
         title = name or getattr(loss, "__name__", type(loss).__name__).strip("<>")
         home = getattr(loss, "__module__", None) or "__main__"

@@ -90,8 +90,11 @@ class HeldOut:
         data = settings.every_data[0]
         if losses.column("Bayes") is not None and isinstance(data, Prior):
             order = data.order
-            columns = [*(_counting(self.tokens, j, targets) for j in range(order + 1)), entropy]
-            controls = torch.stack(columns, dim=-1)  # (M, B, controls)
+            columns, whole = [], self.tokens.flatten(0, 1)
+            for j in range(order + 1):  # the loss of add-one counting on every sequence, (M, B)
+                said = in_context(whole, j, targets.shape[-1], 1.0).reshape(targets.shape)
+                columns.append(-(targets * said.log()).sum(-1).mean(-1))
+            controls = torch.stack([*columns, entropy], dim=-1)  # (M, B, controls)
             exact = losses.values[:, 1 : order + 3].to(device)
             errs = controls.mean(1) - exact
             inverse = torch.linalg.pinv(controls - controls.mean(1, keepdim=True), rtol=1e-6)
@@ -108,9 +111,3 @@ class HeldOut:
         inverse, errs = self._fit
         share = (inverse[part] @ (each - mean[:, None])[..., None])[..., 0]
         return mean - (share * errs[part]).sum(-1)
-
-
-def _counting(tokens: Tensor, order: int, targets: Tensor) -> Tensor:
-    """The loss of add-one counting on every sequence, (M, B)."""
-    said = in_context(tokens.flatten(0, 1), order, targets.shape[-1], 1.0).reshape(targets.shape)
-    return -(targets * said.log()).sum(-1).mean(-1)

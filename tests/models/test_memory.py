@@ -109,12 +109,12 @@ def test_as_many_words_are_enumerated_as_are_promised():
 def test_the_unigram_is_a_trap_where_its_slope_is_negative(p, states):
     found = MemoryModel(p, 0.2, states, 4)
     theta = torch.tensor([[1e-4, 0.1, 0.3, 0.5], [1e-4, -1.4, 0.3, 0.5]], dtype=torch.float64)
-    falls = math.log(states) - found.loss(theta)
-    slope = found.unigram_slope(theta)
+    falls, at_zero = math.log(states) - found.loss(theta), torch.tensor([0.0, 1.0, 1.0, 1.0])
+    slope = -found.hessian(theta * at_zero)[..., 0, 0] / 2
     assert (falls / 1e-8 - slope).abs().max() < 1e-4
     assert slope.sign().tolist() == ([-1, 1] if found.eigenvalue < 0 else [1, -1])
     # one symbol, by hand: c² e² (1 − 1/S) λ Cov of own symbols (1 + … )
-    one = found.unigram_slope(torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64))
+    one = -found.hessian(0 * at_zero)[0, 0] / 2
     joint = found.process.neighbours.kernel / states
     assert float(one) == pytest.approx(states / (states - 1) * (np.trace(joint) - 1 / states))
 

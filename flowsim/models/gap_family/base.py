@@ -124,18 +124,10 @@ def excess(chain: BinaryChain, logit0: Tensor, logit1: Tensor) -> Tensor:
     return pi0 * after_zero + pi1 * after_one
 
 
-def residual0(chain: BinaryChain, logit0: Tensor) -> Tensor:
-    """π₀ (σ(f₀) − p), the derivative of the expected loss in f₀."""
-    pi0 = chain.stationary[0]
-    low, high = torch.sigmoid(logit0) - chain.p, (1 - chain.p) - torch.sigmoid(-logit0)
-    return pi0 * torch.where(logit0 > 0, high, low)
-
-
-def residual1(chain: BinaryChain, logit1: Tensor) -> Tensor:
-    """π₁ (σ(f₁) − (1 − q)), the derivative of the expected loss in f₁."""
-    pi1 = chain.stationary[1]
-    low, high = torch.sigmoid(logit1) - (1 - chain.q), chain.q - torch.sigmoid(-logit1)
-    return pi1 * torch.where(logit1 > 0, high, low)
+def residual(logit: Tensor, target: float, other: float) -> Tensor:
+    """σ(f) − t with ``other`` = 1 − t, from the side on which it does not cancel."""
+    low, high = torch.sigmoid(logit) - target, other - torch.sigmoid(-logit)
+    return torch.where(logit > 0, high, low)
 
 
 class GapModel(OnChain):
@@ -265,8 +257,9 @@ class BinaryGapModel(GapModel):
         """∇L, shape of ``theta``: ℓ′(Δ) ∇Δ, or its three terms when the bias is a coordinate."""
         if not self.dynamic_bias:
             return super().gradient(theta)
-        logit0 = theta[..., -1] + self.offset(theta)
-        after_one = residual1(self.chain, logit0 + self.logit_gap(theta)).unsqueeze(-1)
-        both = residual0(self.chain, logit0).unsqueeze(-1) + after_one
+        logit0, (p, q) = theta[..., -1] + self.offset(theta), (self.chain.p, self.chain.q)
+        pi0, pi1 = self.chain.stationary
+        after_one = pi1 * residual(logit0 + self.logit_gap(theta), 1 - q, q).unsqueeze(-1)
+        both = pi0 * residual(logit0, p, 1 - p).unsqueeze(-1) + after_one
         weights = both * self.offset_gradient(theta) + after_one * self.logit_gap_gradient(theta)
         return torch.cat([weights, both], dim=-1)

@@ -8,24 +8,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
-from flowsim.labels import Label
-
-
-class OfShares(Protocol):
-    """Check arguments of the induction model."""
-
-    @property
-    def plateau(self) -> float: ...
-
-    def by_share(self, share: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]: ...
-
+if TYPE_CHECKING:
+    from flowsim.models.induction.model import InductionModel
 
 #: |β| of the strip in which ends are known: far beyond, near s = 1, a second valley begins.
 STRIP = 8.0
@@ -34,9 +25,6 @@ _SHARES = np.linspace(0, 1, 101)
 _SIZES = np.geomspace(1e-3, STRIP, 160)
 #: Losses closer to the plateau's than this count as equal to it.
 _ROUNDING = 1e-13
-#: Distance of an orbit of torchdiffeq from its end's loss, in parts of the drop to it from
-#: the plateau.
-_NEAR = 0.01
 
 
 @dataclass(frozen=True)
@@ -88,7 +76,7 @@ class InductionLandscape:
 
 
 @lru_cache(maxsize=8)
-def induction_landscape(model: OfShares) -> InductionLandscape:
+def induction_landscape(model: InductionModel) -> InductionLandscape:
     """Plateau, saddles and ends of an induction model.
 
     The landscapes of the last eight models are kept.
@@ -119,7 +107,7 @@ def induction_landscape(model: OfShares) -> InductionLandscape:
     return InductionLandscape(plateau, _saddles(model), known)
 
 
-def valley(model: OfShares, side: int, shares: np.ndarray) -> np.ndarray | None:
+def valley(model: InductionModel, side: int, shares: np.ndarray) -> np.ndarray | None:
     """β of least loss on one side at every share, NaN where nothing lies below the plateau.
 
     None if some share has several such places within |β| ≤ 8, or the flow leaves this strip.
@@ -137,13 +125,13 @@ def valley(model: OfShares, side: int, shares: np.ndarray) -> np.ndarray | None:
     for i in np.flatnonzero(turns.any(1)):
         j = int(turns[i].argmax())
         found[i] = side * brentq(
-            lambda b, share=shares[i]: side * _slope(model, share, side * b), _SIZES[j],
+            lambda b, share=shares[i]: side * _at(model, share, side * b)[2], _SIZES[j],
             _SIZES[j + 1], xtol=1e-13,
         )  # fmt: skip
     return found
 
 
-def _end(model: OfShares, side: int, plateau: float) -> InductionEnd | None:
+def _end(model: InductionModel, side: int, plateau: float) -> InductionEnd | None:
     beta = valley(model, side, _SHARES)
     if beta is None:
         return None
@@ -155,48 +143,39 @@ def _end(model: OfShares, side: int, plateau: float) -> InductionEnd | None:
     if len(lowest) != 1:
         return None
     i = int(lowest[0])
-    if i in (0, len(_SHARES) - 1) and _leaves(model, _SHARES[i], beta[i]):
+    outward = _at(model, _SHARES[i], beta[i])[1] * (1 if i == 0 else -1)
+    if i in (0, len(_SHARES) - 1) and outward > 0:  # the loss falls towards s = 0 or 1
         return InductionEnd(float(_SHARES[i]), float(beta[i]), float(loss[i]))
     low, high = _SHARES[max(i - 1, 0)], _SHARES[min(i + 1, len(_SHARES) - 1)]
-    share = brentq(lambda s: _along_valley(model, side, s), low, high, xtol=1e-14)
+    share = brentq(
+        lambda s: _at(model, s, _lowest(model, side, s))[1], low, high, xtol=1e-14
+    )  # g′(s) = ∂L/∂s at the valley's β
     here = _lowest(model, side, share)
-    return InductionEnd(share, here, float(model.by_share(*_point(share, here))[0]))
+    return InductionEnd(share, here, _at(model, share, here)[0])
 
 
-def _lowest(model: OfShares, side: int, share: float) -> float:
+def _at(model: InductionModel, share: float, beta: float) -> tuple[float, float, float]:
+    """L, ∂L/∂s and ∂L/∂β at one point."""
+    point = (torch.tensor(x, dtype=torch.float64) for x in (share, beta))
+    loss, by_share, by_beta = (float(x) for x in model.by_share(*point))
+    return loss, by_share, by_beta
+
+
+def _lowest(model: InductionModel, side: int, share: float) -> float:
     found = valley(model, side, np.array([share]))
     assert found is not None
     return float(found[0])
 
 
-def _along_valley(model: OfShares, side: int, share: float) -> float:
-    """g′(s) = ∂L/∂s at the valley's β."""
-    return float(model.by_share(*_point(share, _lowest(model, side, share)))[1])
-
-
-def _leaves(model: OfShares, share: float, beta: float) -> bool:
-    """Return whether the loss falls towards the end s = 0 or 1."""
-    slope = float(model.by_share(*_point(share, beta))[1])
-    return slope > 0 if share == 0 else slope < 0
-
-
-def _saddles(model: OfShares) -> tuple[float, ...]:
+def _saddles(model: InductionModel) -> tuple[float, ...]:
     shares = torch.from_numpy(_SHARES)
     slope = model.by_share(shares, torch.zeros_like(shares))[2].numpy()
     found = []
     for i in np.flatnonzero(slope[:-1] * slope[1:] < 0):
         low, high = _SHARES[i], _SHARES[i + 1]
-        share = brentq(lambda s: _slope(model, s, 0.0), low, high, xtol=1e-14)
+        share = brentq(lambda s: _at(model, s, 0.0)[2], low, high, xtol=1e-14)
         found.append(math.log(share) - math.log1p(-share))
     return tuple(found)
-
-
-def _point(share: float, beta: float) -> tuple[Tensor, Tensor]:
-    return torch.tensor(share, dtype=torch.float64), torch.tensor(beta, dtype=torch.float64)
-
-
-def _slope(model: OfShares, share: float, beta: float) -> float:
-    return float(model.by_share(*_point(share, beta))[2])
 
 
 def place_ends(model: Any, fell: Tensor, theta: Tensor, loss: Tensor) -> Tensor:
@@ -208,15 +187,3 @@ def place_ends(model: Any, fell: Tensor, theta: Tensor, loss: Tensor) -> Tensor:
         loss[here] = end.loss
         known |= here
     return known
-
-
-def settled_sides(model: Any, theta: Tensor) -> Tensor:
-    """Labels of rows (n, 2) whose loss has come close to that of their side's end, int8 (n,)."""
-    landscape, loss = induction_landscape(model), model.loss(theta)
-    label = torch.full_like(loss, Label.UNRESOLVED, dtype=torch.int8)
-    for side, end in landscape.ends.items():
-        near = loss - end.loss <= _NEAR * (landscape.plateau - end.loss)
-        best = side == landscape.best
-        kind = Label.GLOBAL_MINIMUM if best else Label.LOCAL_MINIMUM
-        label[near & (theta[:, 1].sign() == side)] = kind
-    return label

@@ -16,7 +16,7 @@ from flowsim.flow.rows.engine import SwitchingSolver
 from flowsim.interface import EndLosses, RecordedModel, accepts_theta
 from flowsim.labels import Label
 from flowsim.models import autograd
-from flowsim.models.induction.ends import induction_landscape, settled_sides
+from flowsim.models.induction.ends import induction_landscape
 from flowsim.models.induction.field import Terms, induction_fields
 from flowsim.models.induction.plane import InductionPlane
 from flowsim.models.induction.rows import rows_of
@@ -25,6 +25,9 @@ from flowsim.models.induction.rows import rows_of
 DIRICHLET = DirichletPrior(2)
 #: Beyond this length a portrait takes more than a minute: there are some T³/6 classes.
 MAX_LENGTH = 24
+#: Distance of an orbit of torchdiffeq from its end's loss, in parts of the drop to it from
+#: the plateau.
+_NEAR = 0.01
 
 
 class InductionModel(RecordedModel):
@@ -158,7 +161,15 @@ class InductionModel(RecordedModel):
         return torch.zeros_like(theta[..., 0])
 
     def label_of_point(self, theta: Tensor) -> Tensor:
-        return settled_sides(self, theta)
+        """Labels of rows (n, 2) whose loss is close to that of their side's end, int8 (n,)."""
+        landscape, loss = induction_landscape(self), self.loss(theta)
+        label = torch.full_like(loss, Label.UNRESOLVED, dtype=torch.int8)
+        for side, end in landscape.ends.items():
+            near = loss - end.loss <= _NEAR * (landscape.plateau - end.loss)
+            best = side == landscape.best
+            kind = Label.GLOBAL_MINIMUM if best else Label.LOCAL_MINIMUM
+            label[near & (theta[:, 1].sign() == side)] = kind
+        return label
 
     def flow(self) -> SwitchingSolver:
         """Steps in time, to a valley's end."""

@@ -172,11 +172,6 @@ class MemoryModel(RecordedModel):
         )  # fmt: skip
         return torch.from_numpy(found).reshape((*theta.shape[:-1], *[4] * axes)).to(theta)
 
-    def unigram_slope(self, theta: Tensor) -> Tensor:
-        """C with L = log S − C e² + O(e⁴), (...): the unigram traps where C < 0."""
-        at_zero = theta * theta.new_tensor([0.0, 1.0, 1.0, 1.0])
-        return -self.hessian(at_zero)[..., 0, 0] / 2
-
 
 @lru_cache(maxsize=32)
 def hidden_symmetric(states: int, p: float, flip: float) -> HiddenMarkovProcess:

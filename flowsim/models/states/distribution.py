@@ -54,19 +54,35 @@ def share_law(chain: SymmetricChain, length: int) -> ShareLaw:
     if length < 1:
         raise InputError(f"length must be at least 1, not {length}")
     others = chain.states - 1
-    if count_pasts(others, length) > MOST_CLASSES:
+    # pasts of N symbols, or of the first 300: partitions of 0 … N − 1 into as many parts; no more
+    # than there are classes, and with few states, whose law is quick, many fewer
+    ways = [1] + [0] * (min(length, 300) - 1)
+    for part in range(1, min(others, len(ways)) + 1):
+        for n in range(part, len(ways)):
+            ways[n] += ways[n - part]
+    if sum(ways) > MOST_CLASSES:
         raise _too_many(chain, length)
     now: dict[_Counts, float] = {(1, (0,) * min(others, length)): 1.0}
     found: defaultdict[_Counts, float] = defaultdict(float)
     for n in range(1, length + 1):
         for (own, rest), weight in now.items():
-            part = gcd(own, n, *rest)
-            found[own // part, tuple(k // part for k in rest)] += weight / length
+            divisor = gcd(own, n, *rest)
+            found[own // divisor, tuple(k // divisor for k in rest)] += weight / length
         if len(found) + len(now) > MOST_CLASSES:
             raise _too_many(chain, length)
         if n < length:
             now = next_law(chain, now, others)
-    return _arrays(found, others)
+    rows = []  # of each class its different shares and how many states have them
+    for own, rest in found:
+        groups = Counter(rest)
+        groups[0] += others - len(rest)
+        total = own + sum(rest)
+        rows.append([(own / total, 1)] + [(k / total, m) for k, m in groups.items() if m])
+    share, multiplicity = np.zeros((2, len(rows), max(map(len, rows))))
+    for i, row in enumerate(rows):
+        for j, (value, count) in enumerate(row):
+            share[i, j], multiplicity[i, j] = value, count
+    return ShareLaw(np.array(list(found.values())), share, multiplicity)
 
 
 def _too_many(chain: SymmetricChain, length: int) -> InputError:
@@ -74,18 +90,6 @@ def _too_many(chain: SymmetricChain, length: int) -> InputError:
         f"{chain.states} states have more than {MOST_CLASSES:,} different pasts of up to "
         f"{length} symbols: choose a smaller length"
     )
-
-
-def count_pasts(others: int, length: int) -> int:
-    """Pasts of N symbols, or of the first 300: partitions of 0 … N − 1 into as many parts.
-
-    No more than there are classes; with few states, whose law is quick, those may be many more.
-    """
-    ways = [1] + [0] * (min(length, 300) - 1)
-    for part in range(1, min(others, len(ways)) + 1):
-        for n in range(part, len(ways)):
-            ways[n] += ways[n - part]
-    return sum(ways)
 
 
 def next_law(chain: SymmetricChain, now: dict[_Counts, float], others: int) -> dict[_Counts, float]:
@@ -102,19 +106,3 @@ def next_law(chain: SymmetricChain, now: dict[_Counts, float], others: int) -> d
             moves = count + 1, tuple(sorted([*left, own], reverse=True))
             after[moves] = after.get(moves, 0.0) + chain.p / others * alike * weight
     return after
-
-
-def _arrays(found: dict[_Counts, float], others: int) -> ShareLaw:
-    """Classes as arrays, with one column for each different share."""
-    rows = []
-    for (own, rest), _ in found.items():
-        groups = Counter(rest)
-        groups[0] += others - len(rest)
-        total = own + sum(rest)
-        rows.append([(own / total, 1)] + [(k / total, m) for k, m in groups.items() if m])
-    width = max(len(row) for row in rows)
-    share, multiplicity = np.zeros((2, len(rows), width))
-    for i, row in enumerate(rows):
-        for j, (value, count) in enumerate(row):
-            share[i, j], multiplicity[i, j] = value, count
-    return ShareLaw(np.array(list(found.values())), share, multiplicity)

@@ -21,7 +21,7 @@ import numpy as np
 from flowsim.chain import BinaryChain
 from flowsim.compiled import compiled
 from flowsim.models.on_chain import beyond_targets, unigram_logit
-from flowsim.models.past_law import Atoms, running_mean_law
+from flowsim.models.past_law import running_mean_law
 from flowsim.models.uniform.quadrature import GaussTree, Rule
 
 #: Places in ``reals``: the chain, π₀, π₁, then entropy rate, mutual information and λ, the
@@ -74,22 +74,26 @@ class LawTable:
     def add(self, level: int) -> None:
         """Add the rules up to ``level``."""
         with self._lock:
-            while self._head[LEVELS] <= level:
-                self._add(int(self._head[LEVELS]))
+            for new in range(int(self._head[LEVELS]), level + 1):
+                for x, tree in enumerate(self._trees):
+                    first = RULES + BLOCK * (2 * new + x)
+                    self._add(self._head[first : first + BLOCK], tree.rule(2.0**new))
                 self._head[LEVELS] += 1
             self._join()
 
-    def _add(self, level: int) -> None:
-        for x, tree in enumerate(self._trees):
-            first = RULES + BLOCK * (2 * level + x)
-            block, rule = self._head[first : first + BLOCK], tree.rule(2.0**level)
-            block[SMOOTH], block[SMOOTH_COUNT] = self._put_padded(rule.smooth)
-            binned, starts, leaf_bin = _from_left_to_right(rule)
-            block[BINNED] = self._put(np.concatenate(binned))
-            block[BINNED_COUNT] = len(binned.m)
-            block[BIN_STARTS] = self._put_integers(starts)
-            block[LEAF_BIN] = self._put_integers(leaf_bin)
-            block[LEAF_LEVEL] = self._put_integers(rule.leaf_level)
+    def _add(self, block: np.ndarray, rule: Rule) -> None:
+        """Write a rule, its bins from left to right, and where its parts are into the block."""
+        smooth = [np.pad(v, (0, -len(v) % _VECTOR)) for v in rule.smooth]
+        block[SMOOTH], block[SMOOTH_COUNT] = self._put(np.concatenate(smooth)), len(smooth[0])
+        place = np.argsort(np.argsort(np.unique(rule.leaf_bin, return_index=True)[1]))
+        node_place = place[rule.node_bin]
+        order = np.argsort(node_place, kind="stable")
+        block[BINNED] = self._put(np.concatenate([v[order] for v in rule.binned]))
+        block[BINNED_COUNT] = len(order)
+        starts = np.searchsorted(node_place[order], np.arange(len(place) + 1))
+        block[BIN_STARTS] = self._put_integers(starts)
+        block[LEAF_BIN] = self._put_integers(place[rule.leaf_bin])
+        block[LEAF_LEVEL] = self._put_integers(rule.leaf_level)
 
     def _put(self, values: np.ndarray) -> int:
         self._reals.append(values)
@@ -101,27 +105,10 @@ class LawTable:
         self._sizes[1] += len(values)
         return self._sizes[1] - len(values)
 
-    def _put_padded(self, distribution: Atoms) -> tuple[int, int]:
-        room = (0, -len(distribution.m) % _VECTOR)
-        return self._put(np.concatenate([np.pad(v, room) for v in distribution])), len(
-            distribution.m
-        ) + room[1]
-
     def _join(self) -> None:
         self.reals = np.concatenate(self._reals)
         self.ints = np.concatenate([self._head, *self._ints])
         self._reals, self._ints = [self.reals], [self.ints[len(self._head) :]]
-
-
-def _from_left_to_right(rule: Rule) -> tuple[Atoms, np.ndarray, np.ndarray]:
-    """The nodes of all bins by the bin's place, the first node of each, and each leaf's bin."""
-    _, first_leaf = np.unique(rule.leaf_bin, return_index=True)
-    place = np.argsort(np.argsort(first_leaf))
-    node_place = place[rule.node_bin]
-    order = np.argsort(node_place, kind="stable")
-    starts = np.searchsorted(node_place[order], np.arange(len(place) + 1))
-    binned = Atoms(rule.binned.m[order], rule.binned.weight[order])
-    return binned, starts, place[rule.leaf_bin]
 
 
 @lru_cache(maxsize=8)

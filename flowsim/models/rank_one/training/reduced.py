@@ -121,8 +121,33 @@ class ReducedTraining:
             done, loss = stop, self.losses(rows)
             losses += [loss] if stop in looks else []
             kept |= {stop: (self._in_model(rows), torch.from_numpy(loss))} if stop in keep else {}
-        ends = self._in_model(rows)
-        found = judged(self.model, self.optimizer, ends, np.array(losses), np.array(looks))
+        chain, theta, last = self.model.chain, self._in_model(rows), np.array(losses[-1])
+        gap = chain.mutual_information if chain.second_eigenvalue else np.nan
+        with np.errstate(over="ignore", invalid="ignore"):  # of runs that diverge
+            share = (np.array(losses) - chain.entropy_rate) / gap
+        below = share <= (LEARNED_SAMPLED if self.sampled else LEARNED_POPULATION)
+        for_good = np.flip(np.logical_and.accumulate(np.flip(below, 0)), 0)
+        finite = np.isfinite(last) & torch.isfinite(theta).all(dim=1).numpy()
+        learned = for_good[np.array(looks) > looks[-1] - LAST].all(axis=0)
+        first = np.where(learned, np.array(looks)[for_good.argmax(axis=0)], np.nan)
+        learned &= finite
+        stays = trapped(self.model, self.optimizer, theta).numpy() & finite & ~learned
+        label = np.where(learned, Label.GLOBAL_MINIMUM, Label.UNRESOLVED)
+        rule = np.where(learned, Rule.LEARNED, Rule.NONE)
+        label[stays], rule[stays] = Label.LOCAL_MINIMUM, Rule.TRAPPED_BY_PLANE
+        status = np.where(learned | stays, Status.CONVERGED, Status.TIMED_OUT)
+        status[~finite] = Status.DIVERGED
+        plateau = finite & (np.abs(share[-1] - 1) <= AT_UNIGRAM)
+        found = Trained(
+            theta,
+            label=torch.from_numpy(label.astype(np.int8)),
+            status=torch.from_numpy(status.astype(np.int8)),
+            rule=torch.from_numpy(rule.astype(np.int8)),
+            loss=torch.from_numpy(last),
+            open_share=torch.from_numpy(share[-1].copy()),
+            on_plateau_at_end=torch.from_numpy(plateau.astype(np.int8)),
+            learned_step=torch.from_numpy(first),
+        )
         if kept:
             found.path, found.path_loss = (torch.stack(x) for x in zip(*kept.values(), strict=True))
         found.state = torch.from_numpy(rows)
@@ -244,45 +269,6 @@ class ReducedTraining:
             largest = np.maximum(largest, off)
             back[open_rows] |= (off <= 1e-9) & (largest >= 1e-6)
         return torch.from_numpy(back)
-
-
-def judged(
-    model: Any,
-    optimizer: OptimizerChoice,
-    theta: Tensor,
-    losses: np.ndarray,
-    looks: np.ndarray,
-) -> Trained:
-    """The ends ``theta`` with labels, from exact losses (looks, n) after the steps ``looks``."""
-    chain = model.chain
-    gap = chain.mutual_information if chain.second_eigenvalue else np.nan
-    with np.errstate(over="ignore", invalid="ignore"):  # of runs that diverge
-        share = (losses - chain.entropy_rate) / gap
-    sampled = optimizer.recipe.loss == "sampled"
-    below = share <= (LEARNED_SAMPLED if sampled else LEARNED_POPULATION)
-    for_good = np.flip(np.logical_and.accumulate(np.flip(below, 0)), 0)
-    last = looks > looks[-1] - LAST
-    learned = for_good[last].all(axis=0)
-    first = np.where(learned, looks[for_good.argmax(axis=0)], np.nan)
-    finite = np.isfinite(losses[-1]) & torch.isfinite(theta).all(dim=1).numpy()
-    learned &= finite
-    kept = trapped(model, optimizer, theta).numpy() & finite & ~learned
-    label = np.where(learned, Label.GLOBAL_MINIMUM, Label.UNRESOLVED)
-    rule = np.where(learned, Rule.LEARNED, Rule.NONE)
-    label[kept], rule[kept] = Label.LOCAL_MINIMUM, Rule.TRAPPED_BY_PLANE
-    status = np.where(learned | kept, Status.CONVERGED, Status.TIMED_OUT)
-    status[~finite] = Status.DIVERGED
-    plateau = finite & (np.abs(share[-1] - 1) <= AT_UNIGRAM)
-    return Trained(
-        theta,
-        label=torch.from_numpy(label.astype(np.int8)),
-        status=torch.from_numpy(status.astype(np.int8)),
-        rule=torch.from_numpy(rule.astype(np.int8)),
-        loss=torch.from_numpy(losses[-1].copy()),
-        open_share=torch.from_numpy(share[-1].copy()),
-        on_plateau_at_end=torch.from_numpy(plateau.astype(np.int8)),
-        learned_step=torch.from_numpy(first),
-    )
 
 
 def trapped(model: Any, optimizer: OptimizerChoice, theta: Tensor) -> Tensor:
