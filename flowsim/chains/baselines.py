@@ -45,38 +45,33 @@ def baselines(data: MarkovChain | OrderChain | Prior, length: int) -> dict[str, 
 
 @lru_cache(maxsize=16)
 def _baselines(data: MarkovChain | OrderChain | Prior, length: int) -> dict[str, float]:
+    order, uniform = data.order, math.log(data.states)
     if isinstance(data, Prior):
-        return _of_prior(data, length)
-    order = data.order
+        if not data.has_bayes:
+            raise InputError(
+                "the exact losses need Bayes's predictor, which of doubly stochastic kernels is "
+                f"known for two states only, not for {data.states}"
+            )
+        late = prior_losses(data, length)
+        whole: dict[str, float] = {}
+        for name in ("bayes", "kernel", *map(str, range(order + 1))):
+            before = range(1, late.first)
+            early = [uniform] * len(before)
+            if name.isdigit():
+                early = [_early_counting(data.states, n, int(name)) for n in before]
+            values = [*early, *late.by_position[name].tolist()]
+            whole[name] = math.fsum(values) / len(values)
+        grams = {order_name(j): whole[str(j)] for j in range(order + 1)}
+        return {"uniform": uniform, **grams, "Bayes": whole["bayes"], "kernel": whole["kernel"]}
     if length < order:
         raise InputError(f"length must be at least the order {order}, not {length}")
     known = [data.ngram_loss(n + 1) for n in range(order + 1)]  # by symbols known
-    found = {"uniform": math.log(data.states)}
+    found = {"uniform": uniform}
     for j in range(order + 1):
         early = known[1:j]
         rest = known[j] * (length - len(early))
         found[order_name(j)] = known[j] if not early else math.fsum([*early, rest]) / length
     return {**found, "kernel": found[order_name(order)]}
-
-
-def _of_prior(prior: Prior, length: int) -> dict[str, float]:
-    if not prior.has_bayes:
-        raise InputError(
-            "the exact losses need Bayes's predictor, which of doubly stochastic kernels is known "
-            f"for two states only, not for {prior.states}"
-        )
-    late = prior_losses(prior, length)
-    uniform, order = math.log(prior.states), prior.order
-    whole: dict[str, float] = {}
-    for name in ("bayes", "kernel", *map(str, range(order + 1))):
-        early = [
-            _early_counting(prior.states, n, int(name)) if name.isdigit() else uniform
-            for n in range(1, late.first)
-        ]
-        values = [*early, *late.by_position[name].tolist()]
-        whole[name] = math.fsum(values) / len(values)
-    grams = {order_name(j): whole[str(j)] for j in range(order + 1)}
-    return {"uniform": uniform, **grams, "Bayes": whole["bayes"], "kernel": whole["kernel"]}
 
 
 def _early_counting(states: int, known: int, order: int) -> float:

@@ -177,11 +177,11 @@ def reduce(
     network = Network(loss, weights)
     with nullcontext() if network.large else threads(1):
         network.check()
-        _refuse_kinks(network, network.start, "the start lies")
+        network.refuse_kinks(network.start, "the start lies")
         span, sizes = grow(network, most)
         generic = (network.start + span @ (span.T @ torch.cos(
             torch.arange(len(network.start), dtype=torch.float64)).to(network.start)))  # fmt: skip
-        _refuse_kinks(network, generic, "all of its span lies")
+        network.refuse_kinks(generic, "all of its span lies")
         basis, coordinates, called = readable(span, network.shapes)
         off = off_span(network, basis)
         if off > _EXACT:
@@ -208,14 +208,3 @@ def reduce(
         model.start = basis.T @ network.start
         model.exactness = Exactness(len(basis), off, steps, differ, sizes)
         return model
-
-
-def _refuse_kinks(network: Network, at: Tensor, what: str) -> None:
-    """InputError where the gradient jumps at weights (P,), which ``what`` names."""
-    jumps = network.gradient_jumps(at)
-    if jumps:
-        named = ", ".join(f"{name} (by {jump:.0e} of it)" for name, jump in jumps.items())
-        raise InputError(
-            f"{what} on kinks of the loss, where the flow is not defined: the gradient jumps in "
-            f"{named}"
-        )

@@ -193,11 +193,8 @@ class Network:
         except Exception:  # what torch cannot do for many at once it does one by one
             self.batched = False
 
-    def gradient_jumps(self, theta: Tensor) -> dict[str, float]:
-        """Jump of the gradient at one vector (P,), by the name of the weights that have one.
-
-        In parts of the gradient's largest size; nothing where it is continuous.
-        """
+    def refuse_kinks(self, theta: Tensor, what: str) -> None:
+        """InputError where the gradient jumps at one vector (P,), which ``what`` names."""
         generator = torch.Generator().manual_seed(0)
         across = torch.randn(len(theta), generator=generator, dtype=torch.float64).to(theta)
         across *= self.size / across.norm()
@@ -205,9 +202,13 @@ class Network:
         gradient = self.gradients(sides)
         large = float(gradient.abs().max()) or 1.0
         jumps = self.named(torch.stack([gradient[0] - gradient[1], gradient[2] - gradient[3]]))
-        found = {}
+        found = []
         for name, jump in jumps.items():
             far, close = jump.reshape(2, -1).abs().amax(1).tolist() if jump.numel() else (0.0, 0.0)
             if close > _STAYS * far and close > _JUMP * large:
-                found[name] = close / large
-        return found
+                found.append(f"{name} (by {close / large:.0e} of it)")
+        if found:
+            raise InputError(
+                f"{what} on kinks of the loss, where the flow is not defined: the gradient jumps "
+                f"in {', '.join(found)}"
+            )

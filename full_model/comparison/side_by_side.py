@@ -19,7 +19,6 @@ from full_model.comparison.exponential import FIRST_STEP, flow_until
 from full_model.comparison.fields import FullField
 from full_model.comparison.outcome import (
     EndReason,
-    Outcome,
     at_unigram_of_states,
     classify,
     open_at_unigram,
@@ -166,7 +165,19 @@ class FullSide:
         field, state = self.field, self.state[rows.to(self.state.device)]
         loss = field.loss(state)
         line["loss"][rows] = loss.cpu()
-        trained, drift, found = self._read(state, loss)
+        arch, chain, noise = self.arch, self.settings.chain, self.settings.noise
+        whole = field.whole(state)
+        known = loss, field.weights(state), field.gradient, field.metric_weights()
+        if isinstance(chain, SymmetricChain):
+            on_plane = project_states(arch, whole)
+            turned = project_states(arch, whole, turns=8) if noise else on_plane
+            found = classify(chain, *known, partial(at_unigram_of_states, chain, turned))
+            trained, drift = on_plane.canonical, turned.relative_distance
+        else:
+            lifted = project(arch, whole, state.new_full((arch.d,), arch.d**-0.5))
+            nearest = project(arch, whole, rounds=8) if noise else lifted
+            found = classify(chain, *known, None if self.tied else open_at_unigram)
+            trained, drift = lifted.canonical, nearest.relative_distance
         line["trained"][rows] = trained[:, :k].cpu()
         line["drift"][rows] = drift.cpu()
         self.outcome[rows] = found.label.cpu()
@@ -176,21 +187,6 @@ class FullSide:
         square = field(state)[0].square() / field.metric
         self.gradient_norm[rows] = square.sum(1).sqrt().cpu()
         return line
-
-    def _read(self, state: Tensor, loss: Tensor) -> tuple[Tensor, Tensor, Outcome]:
-        """Projected coordinates, relative distance from the family, and what can be decided."""
-        field, arch, noise = self.field, self.arch, bool(self.settings.noise)
-        whole, weights, chain = field.whole(state), field.weights(state), self.settings.chain
-        known = loss, weights, field.gradient, field.metric_weights()
-        if isinstance(chain, SymmetricChain):
-            plane = project_states(arch, whole)
-            turned = project_states(arch, whole, turns=8) if noise else plane
-            found = classify(chain, *known, partial(at_unigram_of_states, chain, turned))
-            return plane.canonical, turned.relative_distance, found
-        trained = project(arch, whole, state.new_full((arch.d,), arch.d**-0.5))
-        nearest = project(arch, whole, rounds=8) if noise else trained
-        unigram = None if self.tied else open_at_unigram
-        return trained.canonical, nearest.relative_distance, classify(chain, *known, unigram)
 
 
 #: Between the times at which runs are looked at: the first, and each next one by this factor.

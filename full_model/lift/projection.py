@@ -100,7 +100,15 @@ def project(
         raise InputError("a state-space layer has no attention a to project to")
     if not arch.width:
         raise InputError("a model without hidden units has no w to project to")
-    parts = _binary_parts(arch, {name: w.detach() for name, w in weights.items()})
+    parts = {name: w.detach() for name, w in weights.items()}
+    if arch.output == "states":  # as the binary logit with the same predictions
+        e0, e1 = parts["embedding"].unbind(-2)
+        start = e0.new_zeros(*e0.shape[:-1], arch.length, arch.d)
+        parts["embedding"] = e1 - e0
+        parts["positions"] = parts.get("positions", start) + e0.unsqueeze(-2)
+        if "unembedding" in parts:
+            parts["unembedding"] = parts["unembedding"].diff(dim=-2).squeeze(-2)
+        parts["bias"] = parts["bias"].diff(dim=-1).squeeze(-1)
     e = parts["embedding"]
     eta = e.new_ones(arch.width) if hidden_signs is None else hidden_signs.to(e)
     if alpha is None:
@@ -196,21 +204,6 @@ def distance_from(nearest: Weights, weights: Weights, axes: int) -> tuple[Tensor
     distance = length({name: w - nearest.get(name, 0.0) for name, w in weights.items()})
     norm = length(weights)
     return distance, distance / norm.clamp(min=torch.finfo(norm.dtype).tiny)
-
-
-def _binary_parts(arch: Architecture, weights: Weights) -> Weights:
-    """Weights of the binary-logit model with the same predictions (k = 2)."""
-    if arch.output == "binary":
-        return dict(weights)
-    parts, embedding = dict(weights), weights["embedding"]
-    parts["embedding"] = embedding[..., 1, :] - embedding[..., 0, :]
-    start = embedding[..., 0, :].unsqueeze(-2)
-    like = embedding.new_zeros(*embedding.shape[:-2], arch.length, arch.d)
-    parts["positions"] = parts.get("positions", like) + start
-    if "unembedding" in parts:
-        parts["unembedding"] = parts["unembedding"][..., 1, :] - parts["unembedding"][..., 0, :]
-    parts["bias"] = parts["bias"][..., 1] - parts["bias"][..., 0]
-    return parts
 
 
 def _apply(matrix: Tensor, vector: Tensor) -> Tensor:

@@ -114,41 +114,24 @@ def compiled_kernel(real: str, *sizes: int) -> Callable[..., int] | None:
     if platform.machine() == "x86_64":
         flags.append(_WIDE)
     try:
-        path = _cache_folder() / f"{_key(compiler, flags)}.so"
-        if not _intact(path):
+        # named after all that decides its code: source, compiler, flags, CPU
+        cpu = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+        kept = [line for line in cpu if line.startswith(("model", "flags", "Features"))]
+        version = _output([compiler, "--version"], 10)
+        key = hashlib.sha256(SOURCE.read_bytes() + version + repr((flags, kept)).encode())
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        path = base / "flowsim" / "kernel" / f"{key.hexdigest()[:32]}.so"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.chmod(0o700)  # OSError if it is another user's
+        content = path.read_bytes() if path.is_file() else b""
+        code, digest = content[:-_DIGEST], content[-_DIGEST:]
+        if not code or hashlib.sha256(code).digest() != digest:
             write_atomically(path, lambda name: _compile(compiler, flags, name))
         function = ctypes.CDLL(str(path)).loss_and_gradient
     except (OSError, ValueError, AttributeError, RuntimeError, subprocess.SubprocessError):
         return None
     function.restype = ctypes.c_int
     return function
-
-
-def _key(compiler: str, flags: list[str]) -> str:
-    """Names a compiled kernel after all that decides its code: source, compiler, flags, CPU."""
-    cpu = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
-    kept = [line for line in cpu.splitlines() if line.startswith(("model", "flags", "Features"))]
-    version = _output([compiler, "--version"], 10)
-    key = hashlib.sha256(SOURCE.read_bytes() + version + repr((flags, kept)).encode())
-    return key.hexdigest()[:32]
-
-
-def _cache_folder() -> Path:
-    """The user's own folder of compiled kernels; OSError if it is another user's."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = base / "flowsim" / "kernel"
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
-    return folder
-
-
-def _intact(path: Path) -> bool:
-    """Return whether the file ends with the digest of all bytes before, as ``_compile`` left it."""
-    if not path.is_file():
-        return False
-    content = path.read_bytes()
-    code, digest = content[:-_DIGEST], content[-_DIGEST:]
-    return len(code) > 0 and hashlib.sha256(code).digest() == digest
 
 
 def _compile(compiler: str, flags: list[str], output: Path) -> None:

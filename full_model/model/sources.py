@@ -243,16 +243,13 @@ class ChainSource(SharedSource[OrderChain]):
         for n in range(whole.shape[-1]):
             known = min(n + 1, order)
             context = (context * states + whole[..., n]) % states**known
-            predictions.append(self._after(known)[context])
+            law = self._kernel  # of the next symbol after so many
+            if known < order:
+                joint = torch.from_numpy(self.data.joint(known))
+                seen = joint.sum(-1, keepdim=True)
+                law = torch.where(seen > 0, joint / seen.clamp(min=1e-300), 1 / states)
+            predictions.append(law[context])
         return torch.stack(predictions, dim=-2)
-
-    def _after(self, known: int) -> Tensor:
-        """The law of the next symbol after each ``known`` ≤ k symbols, (S^known, S)."""
-        if known == self.data.order:
-            return self._kernel
-        joint = torch.from_numpy(self.data.joint(known))
-        whole = joint.sum(-1, keepdim=True)
-        return torch.where(whole > 0, joint / whole.clamp(min=1e-300), 1 / self.states)
 
 
 class HiddenSource(SharedSource[HiddenMarkovProcess]):

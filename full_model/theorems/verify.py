@@ -228,7 +228,14 @@ def unigram_point(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) ->
         found, wanted = torch.linalg.eigvalsh(block), torch.linalg.eigvalsh(expected)
         spectra.append(float((found - wanted).abs().max()))
         elsewhere.append(rest)
-        signs.append(_inertia(found) == _predicted_inertia(weights["positions"], excess, arch.tied))
+        # Haynsworth: the block's signs are those of 1 and of its Schur complement, if untied
+        # [Cov εI; εI 0] with ε = p + q − 1 ≠ 0, of d signs of each kind
+        negative = positive = arch.d
+        if arch.tied:
+            spread = torch.cov(weights["positions"].mT, correction=0).reshape(arch.d, arch.d)
+            schur = spread + 2 * excess * torch.eye(arch.d, dtype=spread.dtype)
+            negative, positive = _inertia(torch.linalg.eigvalsh(schur))
+        signs.append(_inertia(found) == (negative, positive + 1))
     title = "Thm. 2, tied" if arch.tied else "Thm. 3, untied"
     matrix = "π₀π₁[1 uᵀ; u V]" if arch.tied else "π₀π₁[1 uᵀ 0; u mean pₙpₙᵀ (p+q−1)I; 0 · 0]"
     claims = [
@@ -268,21 +275,6 @@ def _inertia(eigenvalues: Tensor) -> tuple[int, int]:
     """Number of negative and of positive eigenvalues, beyond rounding."""
     small = 1e-12 * float(eigenvalues.abs().max().clamp(min=1e-3))
     return int((eigenvalues < -small).sum()), int((eigenvalues > small).sum())
-
-
-def _predicted_inertia(positions: Tensor, excess: float, tied: bool) -> tuple[int, int]:
-    """Haynsworth: the block's signs are those of 1 and of its Schur complement.
-
-    Tied: Cov(p_n) + 2(p+q−1)I. Untied: [Cov εI; εI 0] with ε = p+q−1 ≠ 0, d signs of each kind.
-    """
-    d = positions.shape[1]
-    spread = torch.cov(positions.mT, correction=0).reshape(d, d)
-    eye = torch.eye(d, dtype=positions.dtype)
-    if tied:
-        negative, positive = _inertia(torch.linalg.eigvalsh(spread + 2 * excess * eye))
-    else:
-        negative, positive = d, d
-    return negative, positive + 1
 
 
 def hessian_rows(

@@ -209,23 +209,19 @@ class RunSession:
         if settings.recipe.trainer == "flow":
             time = steps.numpy() * settings.recipe.horizon / settings.recipe.steps
             coordinates["time"] = ("step", time)
-        return xr.Dataset(data, coords=coordinates, attrs=self._attributes())
-
-    def _attributes(self) -> dict[str, Any]:
-        settings, missing = self.settings, self.losses.missing
-        data = settings.every_data[0]
-        found = {
+        attributes = {
             "title": "training of the full transformer",
-            "states": settings.arch.states,
-            "order": order_of(data),
-            "prior": words_of(data),
+            "states": arch.states,
+            "order": order_of(settings.every_data[0]),
+            "prior": words_of(settings.every_data[0]),
             "settings": json.dumps(settings.as_dict(), sort_keys=True),
             "loss_is": self._loss_is(),
             "torch": str(torch.__version__),
             "threads": torch.get_num_threads(),
             "field_evaluations": self.trainer.evaluations,
         }
-        return found | ({"baselines_missing": missing} if missing else {})
+        attributes |= {"baselines_missing": losses.missing} if losses.missing else {}
+        return xr.Dataset(data, coords=coordinates, attrs=attributes)
 
     def _loss_is(self) -> str:
         """Description of the loss in the record."""

@@ -12,7 +12,7 @@ from flowsim.arrays import resolve_device
 from flowsim.chain import BinaryChain
 from flowsim.chains.hidden import HiddenMarkovProcess
 from flowsim.chains.higher_order import OrderChain
-from flowsim.chains.priors import Prior
+from flowsim.chains.priors import FinitePrior, MixturePrior, Prior
 from flowsim.errors import InputError, require_integer
 from flowsim.markov import MarkovChain, SymmetricChain
 from flowsim.training.recipe import Recipe as Recipe
@@ -48,7 +48,7 @@ def source_of(data: Data, members: int = 1) -> sources.SequenceSource:
     return sources.ChainSource(data, members)
 
 
-def settings_of(data: Data) -> dict[str, Any]:
+def _settings_of(data: Data) -> dict[str, Any]:
     """Settings ready for JSON; data with the same settings is the same."""
     if isinstance(data, Prior):
         return data.settings()
@@ -66,18 +66,14 @@ def words_of(data: Data) -> str:
         return "hidden"
     if not isinstance(data, Prior):
         return "fixed"
-    return _prior_words(data.settings())
-
-
-def _prior_words(settings: dict[str, Any]) -> str:
-    if settings["prior"] == "mixture":
-        parts = zip(settings["parts"], settings["weights"], strict=True)
-        return ",".join(f"{_prior_words(part)}:{weight:g}" for part, weight in parts)
-    if settings["prior"] == "finite":
-        count = len(settings["kernels"])
+    if isinstance(data, MixturePrior):
+        parts = zip(data.parts, data.weights.tolist(), strict=True)
+        return ",".join(f"{words_of(part)}:{weight:g}" for part, weight in parts)
+    if isinstance(data, FinitePrior):
+        count = len(data.kernels)
         return "one kernel" if count == 1 else f"{count} kernels"
-    beta = settings.get("beta", 1.0)
-    return str(settings["prior"]) + (f"({beta:g})" if beta != 1 else "")
+    beta = getattr(data, "beta", 1.0)
+    return str(data.settings()["prior"]) + (f"({beta:g})" if beta != 1 else "")
 
 
 def require_one(p: object, q: object, data: object) -> None:
@@ -228,7 +224,7 @@ class RunSettings:
         found = {part.name: getattr(self, part.name) for part in fields(self)}
         found |= {"arch": asdict(self.arch), "recipe": asdict(self.recipe)}
         if self.data is not None:
-            found["data"] = settings_of(self.data)
+            found["data"] = _settings_of(self.data)
         return json.loads(json.dumps(found))
 
 

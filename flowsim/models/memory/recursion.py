@@ -43,32 +43,27 @@ def loss_at_length(model: MemoryModel, theta: Tensor, length: int) -> float:
     require_integer("length", length, 1)
     if model.states != 2:
         raise InputError(f"the recursion over the memory is of two symbols, not {model.states}")
+    e, w, v, _ = (float(x) for x in theta)
+    kappa, own = float(model.kappa(theta)), np.array([-0.5, 0.5])
+    a, gain = v * abs(v), 2 * e * e * (2 + 2 * model.hidden_per_state * w * abs(w))
+    T = model.process.transitions  # (x, z, z′)
+    pi = np.array(model.process.hidden.stationary)
     nodes, before = _NODES, np.inf
     while nodes <= _MOST_NODES:
-        found = _with_nodes(model, theta, length, nodes)
+        reach = 0.5 / (1 - abs(kappa))
+        memory = reach * np.cos(np.pi * np.arange(nodes) / (nodes - 1))
+        between = BarycentricInterpolator(memory, np.eye(nodes), random_state=0)
+        onwards = [between(kappa * memory + c) for c in own]  # values at the next memory
+        gap = gain * (own[:, None] + a * memory)  # logit of 1 less that of 0, by (x, M)
+        lost = np.stack([np.logaddexp(0, gap), np.logaddexp(0, -gap)])  # by (x′, x, M)
+        here = np.einsum("nz,nxm->zxm", T.sum(2), lost)
+        later = np.zeros_like(here)
+        for _ in range(length):
+            moved = np.stack([later[:, x] @ onwards[x].T for x in range(2)])  # (x′, z′, M)
+            later = here + np.einsum("xzt,xtm->zm", T, moved)[:, None]
+        first = np.stack([between(own[x]) @ later[:, x].T for x in range(2)])  # (x, z)
+        found = float(np.einsum("z,xzt,xt->", pi, T, first)) / length
         if abs(found - before) < _ERROR:
             return found
         nodes, before = 2 * nodes, found
     raise InputError("the logits are too steep for a recursion over the memory at this point")
-
-
-def _with_nodes(model: MemoryModel, theta: Tensor, length: int, nodes: int) -> float:
-    e, w, v, _ = (float(x) for x in theta)
-    kappa = float(model.kappa(theta))
-    a, gain = v * abs(v), 2 * e * e * (2 + 2 * model.hidden_per_state * w * abs(w))
-    own = np.array([-0.5, 0.5])
-    reach = 0.5 / (1 - abs(kappa))
-    memory = reach * np.cos(np.pi * np.arange(nodes) / (nodes - 1))
-    between = BarycentricInterpolator(memory, np.eye(nodes), random_state=0)
-    onwards = [between(kappa * memory + c) for c in own]  # values at the next memory
-    T = model.process.transitions  # (x, z, z′)
-    gap = gain * (own[:, None] + a * memory)  # logit of 1 less that of 0, by (x, M)
-    lost = np.stack([np.logaddexp(0, gap), np.logaddexp(0, -gap)])  # by (x′, x, M)
-    here = np.einsum("nz,nxm->zxm", T.sum(2), lost)
-    later = np.zeros_like(here)
-    for _ in range(length):
-        moved = np.stack([later[:, x] @ onwards[x].T for x in range(2)])  # (x′, z′, M)
-        later = here + np.einsum("xzt,xtm->zm", T, moved)[:, None]
-    pi = np.array(model.process.hidden.stationary)
-    first = np.stack([between(own[x]) @ later[:, x].T for x in range(2)])  # (x, z)
-    return float(np.einsum("z,xzt,xt->", pi, T, first)) / length

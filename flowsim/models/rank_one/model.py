@@ -154,7 +154,25 @@ class RankOneModel(OnChain):
         rows = np.ascontiguousarray(theta.detach().reshape(-1, theta.shape[-1]).double().cpu())
         k = rows.shape[1]
         if quantity in ("bias", "gap"):
-            found = self._of_logits(rows, quantity == "bias")
+            found = np.empty(len(rows))
+            if self.attention:  # the symbol x of every value (n, x, S), and the values' weights
+                sizes = range(1, self.length + 1)
+                symbol = np.concatenate([np.repeat([0, 1], n) for n in sizes])
+                law = self._exact[0][WEIGHTS : WEIGHTS + len(symbol)]
+                weights = np.stack([law[symbol == x] for x in (0, 1)])
+            else:
+                symbol, weights = np.array([0, 1]), np.array(self.chain.stationary)[:, None]
+            size = max(1, _ROOM // len(symbol))
+            for low in range(0, len(rows), size):
+                part = rows[low : low + size].copy()
+                part[:, self.coordinates.index("b")] = 0.0
+                logits = self._values(LOGITS, part, len(symbol))
+                both = np.stack([logits[:, symbol == x] for x in (0, 1)], axis=1)
+                if quantity == "bias":
+                    best_shifts(both, weights, self.chain.p, self.chain.q, found[low : low + size])
+                else:
+                    zeros, ones = ((both[:, x] @ weights[x]) / weights[x].sum() for x in (0, 1))
+                    found[low : low + size] = ones - zeros
         else:
             what, axes = {"excess": (EXCESS, 0), "gradient": (GRADIENT, 1), "hessian": (HESSIAN, 2),
                           "stiffness": (STIFFNESS, 0)}[quantity]  # fmt: skip
@@ -179,28 +197,6 @@ class RankOneModel(OnChain):
         if self.attention:
             return attention_constants(self.chain, self.length, self.tied, width=0.0)
         return plain_constants(self)
-
-    def _of_logits(self, rows: np.ndarray, bias: bool) -> np.ndarray:
-        """The optimal bias of rows (n, k), or their mean logit gap, shape (n,)."""
-        length, found = self.length if self.attention else 1, np.empty(len(rows))
-        if self.attention:  # the symbol x of every value (n, x, S), and the values' weights
-            symbol = np.concatenate([np.repeat([0, 1], n) for n in range(1, length + 1)])
-            law = self._exact[0][WEIGHTS : WEIGHTS + len(symbol)]
-            weights = np.stack([law[symbol == x] for x in (0, 1)])
-        else:
-            symbol, weights = np.array([0, 1]), np.array(self.chain.stationary)[:, None]
-        size = max(1, _ROOM // len(symbol))
-        for low in range(0, len(rows), size):
-            part = rows[low : low + size].copy()
-            part[:, self.coordinates.index("b")] = 0.0
-            logits = self._values(LOGITS, part, len(symbol))
-            both = np.stack([logits[:, symbol == x] for x in (0, 1)], axis=1)
-            if bias:
-                best_shifts(both, weights, self.chain.p, self.chain.q, found[low : low + size])
-            else:
-                zeros, ones = ((both[:, x] @ weights[x]) / weights[x].sum() for x in (0, 1))
-                found[low : low + size] = ones - zeros
-        return found
 
     def conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
         """The conserved quantities by name, each (...)."""
