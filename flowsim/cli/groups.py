@@ -142,11 +142,7 @@ class OptimizerOptions:
                "Train by steps of gd, momentum (0.9), adam or adamw, as in torch, or by those of "
                "adamw-papers (beta2 0.95, decay 1e-3, cosine, clipped); else follow the flow."),
     ] = None  # fmt: skip
-    learning_rate: Annotated[
-        float | None,
-        option(OPTIMIZER, "X", "Learning rate.  [default: 1e-3 for Adam and AdamW, else 0.1]",
-               min=1e-300, max=1e300),
-    ] = None  # fmt: skip
+    learning_rate: Annotated[float | None, options.rate(OPTIMIZER)] = None
     steps: Annotated[
         int | None, option(OPTIMIZER, "K", "Steps.  [default: 8000]", min=1, max=10**9)
     ] = None
@@ -159,11 +155,7 @@ class OptimizerOptions:
         int | None,
         option(OPTIMIZER, "B", "rank-one: sequences per step.  [default: 16]", min=1, max=10**6),
     ] = None
-    schedule: Annotated[
-        Literal["constant", "cosine"] | None,
-        option(OPTIMIZER, "KIND", "Learning rate over time: constant, or cosine with 2 % warm-up.  "
-               "[default: cosine for adamw-papers]"),
-    ] = None  # fmt: skip
+    schedule: Annotated[Literal["constant", "cosine"] | None, options.schedule(OPTIMIZER)] = None
     d: Annotated[
         int | None,
         option(OPTIMIZER, "D", "rank-one: embedding dimension of its transformer, which does not "

@@ -289,6 +289,16 @@ def flag(section: str, option: str, help: str) -> Any:
     return typer.Option(option, help=help, rich_help_panel=section)
 
 
+def rate(section: str) -> Any:
+    text = "Learning rate.  [default: 1e-3 for Adam and AdamW, else 0.1]"
+    return option(section, "X", text, min=1e-300, max=1e300)
+
+
+def schedule(section: str) -> Any:
+    text = "Learning rate over time: constant, or cosine with 2 % warm-up."
+    return option(section, "KIND", f"{text}  [default: cosine for adamw-papers]")
+
+
 P = Annotated[float | None, option(CHAIN, "P", "P(0→1), between 0 and 1.", parser=probability)]
 Q = Annotated[float | None, option(CHAIN, "Q", "P(1→0), between 0 and 1.", parser=probability)]
 States = Annotated[
@@ -420,11 +430,7 @@ Count = Annotated[int, option(FULL, "M", "Number of seeds, one model for each.",
 Batch = Annotated[
     int, option(TRAINING, "B", "Sequences in a sampled batch, for each model.", min=1, max=10**9)
 ]
-Rate = Annotated[
-    float | None,
-    option(TRAINING, "X", "Learning rate.  [default: 1e-3 for Adam and AdamW, else 0.1]",
-           min=1e-300, max=1e300),
-]  # fmt: skip
+Rate = Annotated[float | None, rate(TRAINING)]
 Noise = Annotated[
     float,
     option(FULL, "STD", "Standard deviation of normal noise added to every weight.",

@@ -33,10 +33,14 @@ def as_text(summary: Mapping[str, Any]) -> str:
 
 
 def _lines(entries: Mapping[str, Any], indent: str = "") -> list[tuple[str, str]]:
-    """Names and texts; a line without a text is printed whole."""
+    """Names and texts; a line without a text is printed whole; of many numbers the largest."""
     lines: list[tuple[str, str]] = []
     columns = _columns(entries, 1 if indent else _COLUMNS)
-    for name, value in _shortened(entries).items():
+    if len(entries) > _MANY and all(isinstance(x, (int, float)) for x in entries.values()):
+        named, others = most_frequent(entries)
+        rest = {f"{len(others)} more": sum(entries[name] for name in others)}
+        entries = {name: entries[name] for name in named} | rest
+    for name, value in entries.items():
         if value in ({}, ""):
             continue
         if name in columns:
@@ -101,17 +105,6 @@ def _table(rows: Sequence[Sequence[Any]], indent: str) -> list[tuple[str, str]]:
         (indent + "  ".join(f"{text:>{wide}}" for text, wide in zip(row, widths, strict=True)), "")
         for row in texts
     ]
-
-
-def _shortened(entries: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The entries; of many numbers the largest ones, and the sum of the others."""
-    few = len(entries) <= _MANY
-    if few or not all(isinstance(value, (int, float)) for value in entries.values()):
-        return entries
-    named, others = most_frequent(entries)
-    return {name: entries[name] for name in named} | {
-        f"{len(others)} more": sum(entries[name] for name in others)
-    }
 
 
 def _text(value: Any) -> str:

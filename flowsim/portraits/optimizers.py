@@ -79,7 +79,8 @@ def compare_optimizers(
     model = with_axes(model, *(window or ()))
     plane = model.plane
     fixed = check_fixed(plane, fixed)
-    sides = {name: (window or plane.window)[name] for name in (plane.x, plane.y)}
+    ranges = {**plane.window, **(window or {})}
+    sides = {name: ranges[name] for name in (plane.x, plane.y)}
     y, x = (cell_centres(*sides[name], resolution) for name in (plane.y, plane.x))
     theta = theta_on_grid(plane, x, y, fixed).reshape(-1, len(model.coordinates))
     gradient, field = model.gradient(theta), model.field(theta)

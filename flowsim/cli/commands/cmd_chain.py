@@ -80,12 +80,31 @@ class AnyChain(OneChain):
 
     def any_prior(self) -> Prior:
         """The law of kernels that --prior describes, with --states and --order."""
+        from flowsim.chains.priors import MixturePrior
+
         if (self.p, self.q, self.kernel) != (None, None, None):
             raise InputError(
                 "--prior draws the kernel of every sequence: omit --p, --q and --kernel"
             )
         assert self.prior is not None
-        return prior_of(self.prior, self.states, self.order)
+        names, given = [], []
+        for part in self.prior.split(","):
+            name, colon, weight = part.strip().rpartition(":")
+            names.append(name if colon else weight)
+            given += [number(weight)] * bool(colon)
+        spelled = all(map(math.isfinite, given)) and len(given) in (0, len(names))
+        if not spelled or (len(names) == 1 and given not in ([], [1.0])):
+            raise InputError(
+                "--prior is NAME, or NAME:WEIGHT,NAME:WEIGHT with a weight for every name, not "
+                f"{quoted(self.prior)}"
+            )
+        parts = [_part(name, self.states, self.order) for name in names]
+        for found in parts:
+            if self.states is not None and found.states != self.states:
+                raise InputError(
+                    f"--states is {self.states}, and a kernel of --prior has {found.states}"
+                )
+        return parts[0] if len(parts) == 1 else MixturePrior(parts, given or None)
 
 
 def chain_of_order(rows: list[list[float]], order: int) -> OrderChain:
@@ -99,28 +118,6 @@ def chain_of_order(rows: list[list[float]], order: int) -> OrderChain:
             f"not {len(rows)}"
         )
     return chain
-
-
-def prior_of(text: str, states: int | None, order: int | None) -> Prior:
-    """The prior that --prior, --states and --order describe together."""
-    from flowsim.chains.priors import MixturePrior
-
-    names, given = [], []
-    for part in text.split(","):
-        name, colon, weight = part.strip().rpartition(":")
-        names.append(name if colon else weight)
-        given += [number(weight)] * bool(colon)
-    spelled = all(map(math.isfinite, given)) and len(given) in (0, len(names))
-    if not spelled or (len(names) == 1 and given not in ([], [1.0])):
-        raise InputError(
-            "--prior is NAME, or NAME:WEIGHT,NAME:WEIGHT with a weight for every name, not "
-            f"{quoted(text)}"
-        )
-    parts = [_part(name, states, order) for name in names]
-    for found in parts:
-        if states is not None and found.states != states:
-            raise InputError(f"--states is {states}, and a kernel of --prior has {found.states}")
-    return parts[0] if len(parts) == 1 else MixturePrior(parts, given or None)
 
 
 def _part(prior: str, states: int | None, order: int | None) -> Prior:
@@ -140,23 +137,6 @@ def _part(prior: str, states: int | None, order: int | None) -> Prior:
     if order not in (None, 1):
         raise InputError(f"doubly stochastic kernels are of order 1: omit --order {order}")
     return DoublyStochasticPrior(states)
-
-
-def _prior_summary(given: Chain) -> Summary:
-    from flowsim.chains.exact_losses import prior_losses
-
-    prior, length = given.any_prior(), given.length or options.DEFAULT_LENGTH
-    found = prior_losses(prior, length)
-    return {
-        "prior": given.prior,
-        "states": prior.states,
-        "order": prior.order,
-        "length": length,
-        "uniform": found.uniform,
-        "counting": {str(j): loss for j, loss in found.counting.items()},
-        "bayes": found.bayes,
-        "kernel": found.kernel,
-    }
 
 
 @dataclass(frozen=True)
@@ -192,7 +172,20 @@ def chain(given: Chain) -> None:
     if process is not None and given.length is None:
         found = _process_summary(given, process)
     elif given.prior is not None:
-        found = _prior_summary(given)
+        from flowsim.chains.exact_losses import prior_losses
+
+        prior, length = given.any_prior(), given.length or options.DEFAULT_LENGTH
+        losses = prior_losses(prior, length)
+        found = {
+            "prior": given.prior,
+            "states": prior.states,
+            "order": prior.order,
+            "length": length,
+            "uniform": losses.uniform,
+            "counting": {str(j): loss for j, loss in losses.counting.items()},
+            "bayes": losses.bayes,
+            "kernel": losses.kernel,
+        }
     elif given.length is not None:
         raise InputError("--length goes with --prior, of whose sequences it is the length")
     else:

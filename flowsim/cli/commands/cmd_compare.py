@@ -185,12 +185,28 @@ def _check(given: Compare) -> None:
 
 
 def _starts(given: Compare) -> tuple[Tensor, GapChain, dict[str, object]]:
-    from full_model.comparison.points import cloud_points, grid_points
+    import torch
+
+    from flowsim.scan.starts import Points
+    from full_model.comparison.points import (
+        check_points,
+        cloud_points,
+        grid_points,
+        stored_points,
+    )
 
     dimensions = given.dimensions()
     if given.points is not None:
-        points, chain = _points_of_file(given, given.points, dimensions)
-        return points, chain, {"starts": f"points of {given.points.name}"}
+        file, chain = given.points, None if given.p is None else given.spec().chain()
+        if file.suffix.lower() == ".nc":
+            units = given.units
+            points, chain = stored_points(file, chain, given.length, given.d, dimensions, units)
+        else:
+            names = ("e", "w", "a")[:dimensions]
+            table = Points.read(file, names)
+            read = table.block(0, table.shape[0])[:, [table.names.index(n) for n in names]]
+            points, chain = check_points(torch.from_numpy(read.copy())), given.spec().chain()
+        return points, chain, {"starts": f"points of {file.name}"}
     if given.cloud is not None and given.sigma is not None:
         sigma = given.sigma.sigma
         assert isinstance(sigma, float)
@@ -201,20 +217,6 @@ def _starts(given: Compare) -> tuple[Tensor, GapChain, dict[str, object]]:
     a = given.fixed().get("a", 0.5) if dimensions == 3 else None
     points = grid_points(columns, rows, *window, a)
     return points, given.spec().chain(), {"starts": "grid", "columns": columns, "rows": rows}
-
-
-def _points_of_file(given: Compare, path: Path, dimensions: int) -> tuple[Tensor, GapChain]:
-    import torch
-
-    from flowsim.scan.starts import Points
-    from full_model.comparison.points import check_points, stored_points
-
-    chain = None if given.p is None else given.spec().chain()
-    if path.suffix.lower() == ".nc":
-        return stored_points(path, chain, given.length, given.d, dimensions, given.units)
-    table = Points.read(path, ("e", "w", "a")[:dimensions])
-    rows = table.block(0, table.shape[0])[:, [table.names.index(n) for n in "ewa"[:dimensions]]]
-    return check_points(torch.from_numpy(rows.copy())), given.spec().chain()
 
 
 def _train(given: Compare, settings: Comparison, points: Tensor, checkpoint: Path) -> xr.Dataset:

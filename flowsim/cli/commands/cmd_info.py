@@ -65,22 +65,15 @@ def info(given: Info) -> None:
         kept = {name: value for name, value in state.items() if name != "sha256"}
         content |= {"kind": "checkpoint", **kept, "tensors": shapes}
     else:
-        content |= _record(path)
+        from flowsim.records.netcdf import open_record
+
+        with open_record(path) as record:  # whose large arrays are not read
+            attributes = plain(record.attrs)
+            sizes = {str(name): int(size) for name, size in record.sizes.items()}
+            variables = {str(name): list(map(str, v.dims)) for name, v in record.variables.items()}
+        middle = [name for name in attributes if name not in (*_FIRST, *_LAST, *_HIDDEN)]
+        order = [name for name in (*_FIRST, *middle, *_LAST) if name in attributes]
+        content |= {name: attributes[name] for name in order}
+        content |= {name: json.loads(attributes[name]) for name in _HIDDEN if name in attributes}
+        content |= {"dimensions": sizes, "variables": variables}
     echo(json.dumps(content, indent=2) if given.as_json else as_text(content))
-
-
-def _record(path: Path) -> Summary:
-    """Summary of a record, without reading its large arrays."""
-    from flowsim.records.netcdf import open_record
-
-    with open_record(path) as record:
-        attributes = plain(record.attrs)
-        sizes = {str(name): int(size) for name, size in record.sizes.items()}
-        variables = {str(name): list(map(str, v.dims)) for name, v in record.variables.items()}
-    middle = [name for name in attributes if name not in (*_FIRST, *_LAST, *_HIDDEN)]
-    order = [*_FIRST, *middle, *_LAST]
-    kept = {name: attributes[name] for name in order if name in attributes}
-    for name in _HIDDEN:
-        if name in attributes:
-            kept[name] = json.loads(str(attributes[name]))
-    return {**kept, "dimensions": sizes, "variables": variables}

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from flowsim.cli import options
 from flowsim.cli.groups import FigureFiles, HiddenProcess, ModelOnChain, chain_words
 from flowsim.cli.options import NOISE, STARTS, WINDOW, Spread, option
 from flowsim.cli.output import progress, write_and_report
 from flowsim.errors import InputError
-
-if TYPE_CHECKING:
-    from flowsim.interface import Model
-    from flowsim.scan.starts import Starts
 
 
 @dataclass(frozen=True)
@@ -69,10 +65,21 @@ def noise(given: Noise) -> None:
     import numpy as np
     import torch
 
+    from flowsim.interface import check_fixed, with_axes
     from flowsim.noise.ends import end_probabilities
+    from flowsim.scan.starts import Grid, Points, Starts, cell_centres
 
     model = spec.build()
-    starts = _starts_of(given, model)
+    starts: Starts
+    if given.points is None:
+        plane = with_axes(model, *(given.window or ())).plane
+        sides = {**plane.window, **(given.window or {})}
+        axes = {name: cell_centres(*sides[name], given.resolution) for name in reversed(plane.window)}
+        starts = Grid(axes, check_fixed(plane, given.fixed()))
+    elif given.window or given.fix:
+        raise InputError("--points has every coordinate: omit --window and --fix")
+    else:
+        starts = Points.read(given.points, next(iter(model.plane.defaults.starts)))
     warmth = np.atleast_1d(np.asarray(given.temperature.sigma, dtype=float))
     total = len(warmth) * int(np.prod(starts.shape)) * given.seeds
     with progress(total, "paths", given.quiet) as meter:
@@ -82,18 +89,3 @@ def noise(given: Noise) -> None:
             progress=meter.advance,
         )  # fmt: skip
     write_and_report(record, figure, stored, given)
-
-
-def _starts_of(given: Noise, model: Model) -> Starts:
-    from flowsim.interface import check_fixed, with_axes
-    from flowsim.scan.starts import Grid, Points, cell_centres
-
-    if given.points is not None:
-        if given.window or given.fix:
-            raise InputError("--points has every coordinate: omit --window and --fix")
-        return Points.read(given.points, next(iter(model.plane.defaults.starts)))
-    plane = with_axes(model, *(given.window or ())).plane
-    held = check_fixed(plane, given.fixed())
-    sides = {**plane.window, **(given.window or {})}
-    axes = {name: cell_centres(*sides[name], given.resolution) for name in reversed(plane.window)}
-    return Grid(axes, held)

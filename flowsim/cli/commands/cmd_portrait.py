@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from flowsim.cli import options
 from flowsim.cli.files import require_file
@@ -12,9 +12,6 @@ from flowsim.cli.groups import ModelFigure, Tolerances, Window
 from flowsim.cli.options import OPTIMIZER, OUTPUT, STARTS, WINDOW, flag, option
 from flowsim.cli.output import progress, write_and_report
 from flowsim.errors import InputError
-
-if TYPE_CHECKING:
-    from flowsim.interface import Model
 
 
 @dataclass(frozen=True)
@@ -111,29 +108,44 @@ def portrait(given: Portrait) -> None:
     _check(given)
     view = ["3d"] if given.view == "3d" else ["optimizers"] * given.compare_optimizers
     from flowsim.flow.solver import solver_of
-    from flowsim.interface import chosen_axes, with_axes
+    from flowsim.interface import chosen_axes, conserved_names, with_axes
 
     model = spec.build()
     if given.view == "plane":
         model = with_axes(model, *(given.window or ()))
     chosen = chosen_axes(model)  # axes other than the model's usual ones
     figure, stored = given.files_of("portrait", *view, *chosen)
-    _check_plane(given, model)
+    plane = model.plane
+    for name, given_range in (("w", given.w_range), ("e", given.e_range)):
+        if given_range is not None and name not in plane.window:
+            raise InputError(
+                f"the {model.name} model's plane is ({plane.x}, {plane.y}): omit --{name}-range"
+            )
+    for path in given.overlay or ():
+        from flowsim.drawing.overlay import path_columns
+
+        require_file(path)
+        path_columns(path, plane.x, plane.y)
+    conserved = conserved_names(model) if len(model.coordinates) == 2 else ()
+    if given.energy and "energy" not in conserved:
+        raise InputError(
+            f"--energy draws a conserved energy, and the plane of the {model.name} model, as "
+            "chosen, has none; omit it here"
+        )
     resolution = given.resolution or solver_of(model).defaults.resolution
     if given.compare_optimizers:
         from flowsim.portraits.optimizers import compare_optimizers
 
         resolution = given.resolution or min(resolution, 48)
-        full = {**model.plane.window, **given.windows()} if given.windows() else None
         with progress(resolution**2, "starts", given.quiet) as meter:
             record = compare_optimizers(
-                model, full, given.fixed(), resolution, given.learning_rate, given.steps or 3000,
-                meter.advance, meter.then,
+                model, given.windows(), given.fixed(), resolution, given.learning_rate,
+                given.steps or 3000, meter.advance, meter.then,
             )  # fmt: skip
     elif given.view == "3d":
         from flowsim.portraits.in_space import phase_space
 
-        usual, atol = model.plane.defaults, 1e-10 if given.rtol is None else given.atol
+        usual, atol = plane.defaults, 1e-10 if given.rtol is None else given.atol
         with progress(len(usual.far) + len(usual.near), "orbits", given.quiet) as meter:
             record = phase_space(
                 model, given.windows(), given.rtol, atol, meter.advance, meter.then,
@@ -143,7 +155,7 @@ def portrait(given: Portrait) -> None:
         from flowsim.portraits.in_plane import portrait
         from flowsim.scan.starts import Points
 
-        names = model.plane.y, model.plane.x
+        names = plane.y, plane.x
         starts = None if given.points is None else Points.read(given.points, names)
         total, unit = resolution**2, "cells"
         optimizer = given.choice_of_optimizer(given.model, given.seed)
@@ -162,11 +174,9 @@ def portrait(given: Portrait) -> None:
 
 def _check(given: Portrait) -> None:
     if given.compare_optimizers:
-        names = ("optimizer", "momentum", "beta1", "beta2", "weight_decay", "d", "nudge", "rtol",
-                 "overlay", "points", "confirm", "energy", "no_orbits", "edge", "certify",
-                 "nullclines", "manifolds")  # fmt: skip
-        other = [name for name in names if getattr(given, name, None)]
-        if other or given.view == "3d":
+        other = ("optimizer", "d", "nudge", "rtol", "overlay", "points", "confirm", "energy",
+                 "no_orbits", "edge", "certify", "nullclines", "manifolds")  # fmt: skip
+        if any(getattr(given, name) for name in other) or given.view == "3d":
             raise InputError(
                 "--compare-optimizers goes with --window, --fix, --resolution, --steps and "
                 "--learning-rate alone"
@@ -198,25 +208,3 @@ def _check(given: Portrait) -> None:
                 "--fix, --resolution, --integrator, --device, --confirm and --points go with the "
                 "plane; omit them in --view 3d"
             )
-
-
-def _check_plane(given: Portrait, model: Model) -> None:
-    plane = model.plane
-    for name, given_range in (("w", given.w_range), ("e", given.e_range)):
-        if given_range is not None and name not in plane.window:
-            raise InputError(
-                f"the {model.name} model's plane is ({plane.x}, {plane.y}): omit --{name}-range"
-            )
-    for path in given.overlay or ():
-        from flowsim.drawing.overlay import path_columns
-
-        require_file(path)
-        path_columns(path, plane.x, plane.y)
-    from flowsim.interface import conserved_names
-
-    conserved = conserved_names(model) if len(model.coordinates) == 2 else ()
-    if given.energy and "energy" not in conserved:
-        raise InputError(
-            f"--energy draws a conserved energy, and the plane of the {model.name} model, as "
-            "chosen, has none; omit it here"
-        )

@@ -105,11 +105,7 @@ class Train(AnyChain, Printed):
         option(TRAINING, "KIND",
                "population, the exact loss, or sampled batches.  [default: by trainer, see there]"),
     ] = None  # fmt: skip
-    schedule: Annotated[
-        Literal["constant", "cosine"] | None,
-        option(TRAINING, "KIND", "Learning rate over time: constant, or cosine with 2 % warm-up.  "
-               "[default: cosine for adamw-papers]"),
-    ] = None  # fmt: skip
+    schedule: Annotated[Literal["constant", "cosine"] | None, options.schedule(TRAINING)] = None
     horizon: Annotated[
         float, option(TRAINING, "T", "Final time of the flow.", min=1e-9, max=1e15)
     ] = 100.0
