@@ -63,8 +63,16 @@ def draw_refined(record: xr.Dataset, ax: Any = None, **look: Unpack[Look]) -> An
         ax.view_init(elev=24, azim=-62)
         ax.set_box_aspect((1.25, 1.0, 0.9), zoom=1.0)
         ax.locator_params(nbins=5)
-    dots = _draw_nodes(record, ax) if flat else []
-    handles = [*dots, *draw_boundary(record, ax)]
+    handles, label = [], record["node_label"].to_numpy()
+    for code, end in enumerate(meanings(record["node_label"]) if flat else ()):
+        on, colour = label == code, _POINT.get(end) or INK[end]
+        if on.any() and end != "saddle":  # which has a line
+            x, y = (record[f"node_{name}"].to_numpy()[on] for name in names)
+            size = min(max(2e4 / len(label), 1.6), 10.0)
+            ax.scatter(x, y, s=size, color=colour, linewidths=0, rasterized=True)
+            handles.append(Line2D([], [], color=colour, label=basin_names(record)[end],
+                                  marker="o", linestyle="none", markersize=4))  # fmt: skip
+    handles += draw_boundary(record, ax)
     for axis, name in zip("xyz", names, strict=False):
         low, high = record[f"fine_{name}"].to_numpy()[[0, -1]]
         ax.set(**{f"{axis}label": name_of(record, name, f"fine_{name}"), f"{axis}lim": (low, high)})
@@ -128,23 +136,6 @@ def draw_boundary(
                 lightsource=_LIGHT, linewidth=0, antialiased=False, rasterized=True,
             )  # fmt: skip
         handles.append(Line2D([], [], label=text, **style))
-    return handles
-
-
-def _draw_nodes(record: xr.Dataset, ax: Any) -> list[Line2D]:
-    """The evaluated starts as dots, but for those in a saddle, which have a line; a legend."""
-    x, y = (record[f"node_{n}"].to_numpy() for n in _varied(record))
-    label, names = record["node_label"].to_numpy(), meanings(record["node_label"])
-    size = min(max(2e4 / len(label), 1.6), 10.0)
-    handles = []
-    for code, name in enumerate(names):
-        if name == "saddle":
-            continue
-        chosen, colour = label == code, _POINT.get(name) or INK[name]
-        if chosen.any():
-            ax.scatter(x[chosen], y[chosen], s=size, color=colour, linewidths=0, rasterized=True)
-            style: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 4}
-            handles.append(Line2D([], [], color=colour, label=basin_names(record)[name], **style))
     return handles
 
 

@@ -179,13 +179,17 @@ def draw_training(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
         pairs = zip(record["p"].to_numpy().tolist(), record["q"].to_numpy().tolist(), strict=True)
         chains = list(pairs)
     baselines = [str(name) for name in record["baseline"].to_numpy()]
-    handles, lines = [], {}
+    handles, lines, a = [], {}, record.attrs
+    kernels = "one kernel" if a.get("prior") == "fixed" else f"kernels: {a.get('prior')}"
     for i, chain in enumerate(dict.fromkeys(chains)):
         of_chain = [k for k, other in enumerate(chains) if other == chain]
         colour, line = _COLOURS[i % len(_COLOURS)], _LINES[i % len(_LINES)]
         ax.plot(steps, losses[:, of_chain], color=colour, linestyle=line, linewidth=1.0)
         seeds = f", {len(of_chain)} models" if len(of_chain) > 1 else ""
-        label = f"{_words(record, chain)}{seeds}"
+        words = f"$S$ = {a.get('states')} states, order {a.get('order')}, {kernels}"
+        if chain:
+            words = "$p$ = {:g}, $q$ = {:g}:  $p + q$ = {:.6g}".format(*chain, sum(chain))
+        label = f"{words}{seeds}"
         handles.append(Line2D([], [], color=colour, linestyle=line, label=label))
         losses_of = record["baseline_loss"].to_numpy()[of_chain[0]].tolist()
         lines[chain] = dict(zip(baselines, losses_of, strict=True))
@@ -203,7 +207,7 @@ def draw_training(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
     name_lines(ax, known, short=canvas.narrow)
     settings = json.loads(record.attrs["settings"])
     recipe, arch = settings.get("recipe", settings), settings.get("arch", settings)
-    words = [f"{symbol} = {arch[name]}" for symbol, name in
+    sizes = [f"{symbol} = {arch[name]}" for symbol, name in
              (("$d$", "d"), ("$N$", "length"), ("layers", "layers")) if name in arch]  # fmt: skip
     sampled = recipe.get("loss") == "sampled"
     on = f"batches of {recipe['batch']}" if sampled else "the exact loss"
@@ -216,19 +220,10 @@ def draw_training(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
     trainer += f" and momentum {recipe['momentum']:g}" if recipe.get("momentum") else ""
     constants = adam_words(recipe) if name.startswith("adam") else []
     shown = record.attrs.get("loss_is")
-    title = [f"Training with {trainer} on {on}, {', '.join(words)}"]
+    title = [f"Training with {trainer} on {on}, {', '.join(sizes)}"]
     title += [f"the loss shown: {shown}" if shown else ""]
     title += [f"{trainer}: {', '.join(constants)}"] if constants else []
     return canvas.complete(title, handles, columns=1)
-
-
-def _words(record: xr.Dataset, chain: tuple[float, ...]) -> str:
-    if chain:
-        p, q = chain
-        return f"$p$ = {p:g}, $q$ = {q:g}:  $p + q$ = {p + q:.6g}"
-    a = record.attrs
-    kernels = "one kernel" if a["prior"] == "fixed" else f"kernels: {a['prior']}"
-    return f"$S$ = {a['states']} states, order {a['order']}, {kernels}"
 
 
 def name_lines(ax: Axes, known: list[tuple[str, float]], short: bool = False) -> None:

@@ -91,7 +91,9 @@ def draw_scan(
     canvas = Canvas(ax, 7.0, 5.6, look)
     ax = canvas.axes()
     handles = _draw_cells(record, ax, *_directions(record, dims), norm)
-    _add_bar(record, canvas, norm, [ax])
+    if norm is not None:
+        colours = ScalarMappable(norm, "viridis")
+        canvas.figure.colorbar(colours, ax=[ax], label=_time_text(record))
     return canvas.complete(_title(record), handles)
 
 
@@ -225,19 +227,11 @@ def _draw_slices(
         panel.set_axis_off()
     for panel in panels.flat:
         panel.label_outer()
-    if norm is not None and canvas.narrow:
-        canvas.figure.set_figheight(height + 1)  # for the bar below
-    _add_bar(record, canvas, norm, list(panels.flat), "bottom" if canvas.narrow else "right")
-    return canvas.complete(_title(record), list(handles.values()))
-
-
-def _add_bar(
-    record: xr.Dataset, canvas: Canvas, norm: LogNorm | None, panels: list[Axes],
-    side: str = "right",
-) -> None:  # fmt: skip
     if norm is not None:
-        colours = ScalarMappable(norm, "viridis")
+        canvas.figure.set_figheight(height + canvas.narrow)  # for the bar below
+        side, colours = "bottom" if canvas.narrow else "right", ScalarMappable(norm, "viridis")
         canvas.figure.colorbar(colours, ax=panels, label=_time_text(record), location=side)
+    return canvas.complete(_title(record), list(handles.values()))
 
 
 def _directions(record: xr.Dataset, dims: list[str]) -> tuple[str, str]:

@@ -393,9 +393,7 @@ class Canvas:
                 self.ax.set_title(text, fontsize=size)
             height += 1.2 * points(size) * (text.count("\n") + 1)
         if self.look.get("legend", True) and kept:
-            height += add_legend(
-                self.ax or self.figure, kept, self.given, columns, self.width, remarks
-            )
+            height += self._add_legend(kept, columns, remarks)
         if self.given:
             return kept
         if self.narrow:
@@ -411,6 +409,35 @@ class Canvas:
                 axis.label.set_text(wrapped(axis.label.get_text(), length, "medium"))
         self.figure.set_figheight(self.figure.get_figheight() + height / 72)
         return self.figure
+
+    def _add_legend(self, handles: Sequence[Any], columns: int, remarks: Sequence[str]) -> float:
+        """A legend below the axes, ``remarks`` above its entries; its height in points."""
+        size = chosen("legend.fontsize", "small")
+        letter = _LETTER * points(size) / 72
+        texts = [str(handle.get_label()) for handle in handles]
+        words = re.sub(r"[$\\{}]", "", "\n".join(texts)).split("\n")
+        columns = max(1, min(columns, int(self.width / letter / (max(map(len, words)) + 7))))
+        for handle, text in zip(handles, texts, strict=True):
+            handle.set_label(wrapped(text, self.width - 8 * letter, size))
+        parts = [len(handle) for handle in handles if isinstance(handle, CombinedHandle)]
+        style: dict[str, Any] = {
+            "handles": handles, "ncols": columns, "frameon": False, "fontsize": size,
+            "handlelength": max(2.8, 1.6 * max(parts, default=1)),
+        }  # fmt: skip
+        note = "\n".join(wrapped(remark.strip("()"), self.width, size) for remark in remarks)
+        if note:
+            style |= {"title": note, "title_fontsize": size}
+        if is_dark(self.figure):
+            style |= {"frameon": True, "facecolor": "#ffffff", "framealpha": 1, "labelcolor": LINE}
+        if self.given and self.ax is not None:
+            below = ScaledTranslation(0, -3.6 * points("medium") / 72, self.figure.dpi_scale_trans)
+            self.ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0),
+                           bbox_transform=self.ax.transAxes + below, **style)  # fmt: skip
+        else:
+            self.figure.legend(loc="outside lower center", **style)
+        lines = sum(str(handle.get_label()).count("\n") + 1 for handle in handles)
+        above = note.count("\n") + 1 if note else 0
+        return 1.5 * points(size) * (-(-lines // columns) + above)
 
 
 def points(size: str | float) -> float:
@@ -431,43 +458,6 @@ def wrapped(text: str, width: float, size: str | float) -> str:
     broken = [fill(line, count + line.count("$"), break_long_words=False, break_on_hyphens=False)
               for line in held.split("\n")]  # fmt: skip
     return "\n".join(broken).replace("\0", " ")
-
-
-def add_legend(
-    place: Axes | Figure, handles: Sequence[Any], given: bool = False, columns: int = 2,
-    width: float | None = None, remarks: Sequence[str] = (),
-) -> float:  # fmt: skip
-    """A legend below the axes, ``remarks`` above its entries; its height in points."""
-    figure = place if isinstance(place, Figure) else figure_of(place)
-    size = chosen("legend.fontsize", "small")
-    letters = 72 * (width or figure.get_figwidth()) / (_LETTER * points(size))
-    texts = [str(handle.get_label()) for handle in handles]
-    longest = max(len(re.sub(r"[$\\{}]", "", line)) for text in texts for line in text.split("\n"))
-    columns = max(1, min(columns, int(letters / (longest + 7))))
-    for handle, text in zip(handles, texts, strict=True):
-        handle.set_label(wrapped(text, (letters - 8) * _LETTER * points(size) / 72, size))
-    parts = max(
-        (len(handle) for handle in handles if isinstance(handle, CombinedHandle)), default=1
-    )
-    style: dict[str, Any] = {
-        "handles": handles, "ncols": columns, "frameon": False, "fontsize": size,
-        "handlelength": max(2.8, 1.6 * parts),
-    }  # fmt: skip
-    across = letters * _LETTER * points(size) / 72
-    note = "\n".join(wrapped(remark.strip("()"), across, size) for remark in remarks)
-    if note:
-        style |= {"title": note, "title_fontsize": size}
-    if is_dark(figure):
-        style |= {"frameon": True, "facecolor": "#ffffff", "framealpha": 1, "labelcolor": LINE}
-    if given and isinstance(place, Axes):
-        below = ScaledTranslation(0, -3.6 * points("medium") / 72, figure.dpi_scale_trans)
-        place.legend(loc="upper center", bbox_to_anchor=(0.5, 0),
-                     bbox_transform=place.transAxes + below, **style)  # fmt: skip
-    else:
-        figure.legend(loc="outside lower center", **style)
-    lines = sum(text.count("\n") + 1 for text in (str(h.get_label()) for h in handles))
-    above = note.count("\n") + 1 if note else 0
-    return 1.5 * points(size) * (-(-lines // columns) + above)
 
 
 def save_figure(figure: Figure, path: Path, dpi: float | None = None) -> None:

@@ -35,7 +35,15 @@ _OPTIONS = {"--p", "--q", "--length", "--states", "--hidden-per-state", "--atten
 
 def command_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> str:
     """Shell lines: the page again, its figure, its orbits' ends, its cloud, its training."""
-    model = [*_chain_options(view), *_model_options(view)]
+    model = _chain_options(view)
+    model += [] if view.spec.name == View().spec.name else ["--model", view.spec.name]
+    for name, value in view.written.items():
+        option = "--" + ("untied" if name == "tied" else name.replace("_", "-"))
+        if view.spec.is_own or option not in _OPTIONS:
+            model += ["--set", f"{name}={value}"]
+        elif name not in ("p", "q"):  # which come first
+            model += [option] if isinstance(value, bool) else [option, str(value)]
+    model += [word for name, value in view.fixed for word in ("--fix", f"{name}={value!r}")]
     portrait, lines = ["flowsim", "portrait", *model], []
     if view.axes or view.window != view.usual_window:
         x_low, x_high, y_low, y_high = view.window
@@ -55,35 +63,21 @@ def command_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> s
     if trained and (view.spec.get("states") is not None or {"u", "b"} & view.fixed_values.keys()):
         lines.append("# training from this lift is begun in Python only, see below")
         trained = ()
-    lines += [shlex.join(_train_words(view, full, start)) for start in dict.fromkeys(trained)]
+    for start in dict.fromkeys(trained):
+        point = ",".join(f"{value!r}" for value in canonical_point(view, start)[0].tolist())
+        train = ["flowsim", "train", *_chain_options(view), "--trainer", full.trainer]
+        train += ["--untied"] * is_untied(view)
+        train += ["--d", str(full.d), "--length", str(full_length(view, full.length))]
+        train += ["--init", "lifted", f"--theta={point}", "--steps", str(full.steps)]
+        train += ["--noise", f"{full.noise!r}"] if full.noise else []
+        train += ["--learning-rate", f"{full.rate!r}"] if full.rate is not None else []
+        lines.append(shlex.join([*train, "--seed", str(full.seed)] if full.seed else train))
     return "\n".join(lines)
-
-
-def _train_words(view: View, full: FullSettings, start: Start) -> list[str]:
-    point = ",".join(f"{value!r}" for value in canonical_point(view, start)[0].tolist())
-    words = ["flowsim", "train", *_chain_options(view), "--trainer", full.trainer]
-    words += ["--untied"] * is_untied(view)
-    words += ["--d", str(full.d), "--length", str(full_length(view, full.length))]
-    words += ["--init", "lifted", f"--theta={point}", "--steps", str(full.steps)]
-    words += ["--noise", f"{full.noise!r}"] if full.noise else []
-    words += ["--learning-rate", f"{full.rate!r}"] if full.rate is not None else []
-    return [*words, "--seed", str(full.seed)] if full.seed else words
 
 
 def _chain_options(view: View) -> list[str]:
     chances = [name for name in ("p", "q") if view.trainable and name in view.spec.options]
     return [word for n in chances for word in (f"--{n}", f"{view.spec.get(n)!r}")]
-
-
-def _model_options(view: View) -> list[str]:
-    words = [] if view.spec.name == View().spec.name else ["--model", view.spec.name]
-    for name, value in view.written.items():
-        option = "--" + ("untied" if name == "tied" else name.replace("_", "-"))
-        if view.spec.is_own or option not in _OPTIONS:
-            words += ["--set", f"{name}={value}"]
-        elif name not in ("p", "q"):  # which come first
-            words += [option] if isinstance(value, bool) else [option, str(value)]
-    return words + [word for n, value in view.fixed for word in ("--fix", f"{n}={value!r}")]
 
 
 def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> str:

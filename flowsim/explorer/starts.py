@@ -74,12 +74,20 @@ def follow_start(view: View, start: Start, stop: Stop = lambda: False) -> Orbit:
     times, rows = _to_its_end(view, theta, limits)
     finite = rows.isfinite().all(dim=-1)
     resolved = label != Label.UNRESOLVED
-    end = model.plane.project(limits.theta)[0, :2].tolist() if resolved else [np.nan, np.nan]
+    end, beside = (np.nan, np.nan), {}
+    if resolved:
+        at = model.plane.project(limits.theta)
+        plane = theta_at(model.plane, at[:, 1], at[:, 0], view.fixed_values)[0].tolist()
+        end = at[0, 0].item(), at[0, 1].item()
+        pairs = zip(limits.theta[0].tolist(), plane, strict=True)
+        # a mirror image is no other point
+        beside = {name: pair for name, pair in zip(model.coordinates, pairs, strict=True)
+                  if abs(abs(pair[0]) - abs(pair[1])) > _OFF}  # fmt: skip
     return Orbit(
-        start, label, (end[0], end[1]), float(limits.loss[0]),
+        start, label, end, float(limits.loss[0]),
         forward=_path(model, times[finite], rows[finite]),
         backward=_backward(view, theta[0], stop) if view.backward else None,
-        beside=_beside(view, limits.theta[0]) if resolved else {},
+        beside=beside,
         kind=kind, caption=ends.captions.get(kind, ""),
     )  # fmt: skip
 
@@ -122,16 +130,6 @@ def _to_its_end(view: View, theta: Tensor, limits: Limits) -> tuple[Tensor, Tens
             break
     assert times is not None and rows is not None
     return times, rows
-
-
-def _beside(view: View, end: Tensor) -> dict[str, tuple[float, float]]:
-    """Coordinates of an end off the plane, with the plane's own values."""
-    model, at = view.model, view.model.plane.project(end[None])
-    plane = theta_at(model.plane, at[:, 1], at[:, 0], view.fixed_values)[0]
-    rows = zip(model.coordinates, end.tolist(), plane.tolist(), strict=True)
-    # a mirror image is no other point
-    return {name: (there, here) for name, there, here in rows
-            if abs(abs(there) - abs(here)) > _OFF}  # fmt: skip
 
 
 def _path(model: Model, times: Tensor, rows: Tensor) -> Path:

@@ -328,17 +328,11 @@ class Ends:
         direction, and the straight line between them climbs where the valley bends.
         """
         found = self._same(one, other, minima)
-        rows = (~found & single).nonzero()[:, 0]
-        found[rows] = self._in_one_valley(one[rows], other[rows], minima)
-        return found
-
-    def _in_one_valley(self, one: Tensor, other: Tensor, minima: bool) -> Tensor:
-        """Mask of pairs (m, k) that are one as ``_same`` says, on the way along a curved valley."""
-        rates = torch.linalg.svdvals(self._flow.jacobian(other).detach().nan_to_num())
+        left = (~found & single).nonzero()[:, 0]
+        rates = torch.linalg.svdvals(self._flow.jacobian(other[left]).detach().nan_to_num())
         flat = (rates <= _SLOW * rates[:, :1]).sum(1)
-        found = torch.zeros(len(one), dtype=torch.bool)
         for dimension in flat[(flat > 0) & (flat < one.shape[1])].unique().tolist():
-            rows = (flat == dimension).nonzero()[:, 0]
+            rows = left[flat == dimension]
             begun = one[rows] + one.new_tensor(_PARTS)[:, None, None] * (other - one)[rows]
             way = self._polished(begun.flatten(0, 1), _PROJECTED, dimension).reshape(begun.shape)
             near = (way - begun).norm(dim=2) <= 0.5 * (other - one)[rows].norm(dim=1)
@@ -583,20 +577,17 @@ class Ends:
             left = self._flow.field(zero).detach().abs().amax(1)
             size = steps.abs().amax(1) + _UNITS / _ROUNDED * zero.abs().amax(1)
             rests = left <= _ROUNDED * steep.abs().max() * size
-            rests &= ~self._returns(zero, theta, flat, jacobian)
+            # where the field along the step is that of the rates at the point, it leads back
+            field = self._flow.field(zero).detach()
+            scatter = [(self._flow.field(x).detach() - field) for x in rounded(zero)]
+            terms = 2.0**-52 * (zero.abs() @ jacobian.abs().mT * flat.abs()).sum(1)
+            noise = torch.stack([terms, *((x * flat).sum(1).abs() for x in scatter)]).amax(0)
+            along = ((field - self._flow.field(theta[None]).detach()) * flat).sum(1)
+            expected = ((zero - theta) @ jacobian.mT * flat).sum(1)
+            alike = (along / expected - 1).abs() <= _ALIKE
+            rests &= ~(alike & (along.abs() > _RESOLVED * noise))
             ranks.append(int((torch.linalg.svdvals(moved[rests]) > _NEW).sum()))
         return min(ranks)
-
-    def _returns(self, place: Tensor, theta: Tensor, across: Tensor, jacobian: Tensor) -> Tensor:
-        """Mask of places (m, k) where the field along ``across`` is that of the rates at θ (k,)."""
-        field = self._flow.field(place).detach()
-        scatter = [(self._flow.field(x).detach() - field) for x in rounded(place)]
-        terms = 2.0**-52 * (place.abs() @ jacobian.abs().mT * across.abs()).sum(1)
-        noise = torch.stack([terms, *((x * across).sum(1).abs() for x in scatter)]).amax(0)
-        along = ((field - self._flow.field(theta[None]).detach()) * across).sum(1)
-        expected = ((place - theta) @ jacobian.mT * across).sum(1)
-        alike = (along / expected - 1).abs() <= _ALIKE
-        return alike & (along.abs() > _RESOLVED * noise)
 
     def _straight(self, theta: Tensor, directions: Tensor) -> Tensor:
         """Distance from a point (k,) along directions (m, k) with nearly constant rates, (m,).

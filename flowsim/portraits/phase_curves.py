@@ -27,7 +27,12 @@ def further_curves(
         if name == "nullclines":
             found += nullclines(plane, window, fixed)
         elif name == "manifolds":
-            found += manifold_curves(plane, window)
+            model = plane.model
+            if {*model.coordinates} != {plane.x, plane.y}:
+                raise InputError("stable manifolds are curves only in a model of two coordinates")
+            at = [model.coordinates.index(name) for name in (plane.x, plane.y)]
+            found += [Curve("stable manifold", *curve.points[:, at].T)
+                      for curve in stable_manifolds(model, window)]  # fmt: skip
         else:
             raise InputError(f"further curves are nullclines and manifolds, not {name}")
     return found
@@ -69,13 +74,3 @@ def plane_velocity(plane: Plane, theta: Tensor) -> Tensor:
     (back,) = torch.autograd.grad((place * u).sum(), start, create_graph=True)
     (along,) = torch.autograd.grad((back * plane.model.field(theta)).sum(), u)
     return along
-
-
-def manifold_curves(plane: Plane, window: Mapping[str, Range]) -> list[Curve]:
-    """The stable manifolds of the saddles in the window."""
-    model = plane.model
-    if {*model.coordinates} != {plane.x, plane.y}:
-        raise InputError("stable manifolds are curves only in a model of two coordinates")
-    at = [model.coordinates.index(name) for name in (plane.x, plane.y)]
-    return [Curve("stable manifold", *found.points[:, at].T)
-            for found in stable_manifolds(model, window)]  # fmt: skip

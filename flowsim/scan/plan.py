@@ -65,7 +65,7 @@ def run_task(task: Task) -> np.ndarray:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Scan:
     """Every start of ``starts`` in one model, or in several that differ in numeric arguments.
 
@@ -119,23 +119,20 @@ class Scan:
     optimizer: OptimizerChoice | None = None
     device: str = "cpu"
     max_steps: int | None = None
-    several: dict[str, tuple[Any, ...]] = field(init=False, repr=False)
-    options: SolverOptions = field(init=False, repr=False)
-    dtype: np.dtype = field(init=False, repr=False)
-    dims: tuple[str, ...] = field(init=False, repr=False)
-    shape: tuple[int, ...] = field(init=False, repr=False)
-    families: int = field(init=False, repr=False)
-    size: int = field(init=False, repr=False)
-    chunks: int = field(init=False, repr=False)
-    cost: float = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, (ModelSpec, Model)):
             usual = 'ModelSpec("canonical", {"p": 0.5, "q": 0.8})'
             raise InputError(f"Scan takes a model or a {usual}, not {self.model!r}")
-        object.__setattr__(self, "several", self._several())
+        self.several: dict[str, tuple[Any, ...]] = {}
+        if isinstance(self.model, ModelSpec):
+            found = {name: self.model.values(name, x) for name, x in self.over.items()}
+            self.several = {name: found[name] for name in self.model.parameters if name in found}
+        elif self.over:
+            names = ", ".join(self.over)
+            raise InputError(f"{self.model!r} is one model: give a ModelSpec to vary {names}")
         model = self.model_for(0)
-        object.__setattr__(self, "starts", as_starts(model, self.starts))
+        self.starts = as_starts(model, self.starts)
         if self.fraction is not None and not 0 < self.fraction < 1:
             raise InputError(f"fraction must lie strictly between 0 and 1, not {self.fraction}")
         starting_coordinates(model, self.starts.names)
@@ -143,8 +140,7 @@ class Scan:
             self.rtol, self.atol, self.max_steps, self.integrator, self.optimizer, self.confirm,
             device=self.device,
         )  # fmt: skip
-        options = resolve_optimizer(model, options, self.fraction)
-        trained = training_dtype(model) if self.optimizer is not None else None
+        self.options = resolve_optimizer(model, options, self.fraction)
         several = self.several
         for name in {*several} & {*RESERVED, *self.starts.dims, *self.starts.names, "sigma"}:
             raise InputError(
@@ -153,25 +149,17 @@ class Scan:
             )
         for case in range(1, self.cases):
             self.model_for(case)
-        shape = (*map(len, several.values()), *self.starts.shape)
-        size = int(np.prod(shape, dtype=object))
-        defaults = SolverDefaults() if trained else solver_of(model).defaults
-        usual = 1024 if trained else 2048 if len(model.coordinates) <= 4 else 256
-        chunk = self.chunk if self.chunk >= 1 else defaults.chunk or usual
-        dims = (*several, *self.starts.dims)
-        found = {
-            "options": options,
-            "dtype": trained or point_dtype(model, self.fraction),
-            "dims": dims,
-            "shape": shape,
-            "families": sum(name in (*several, "sigma") for name in dims),
-            "size": size,
-            "chunk": chunk,
-            "chunks": -(-size // chunk),
-            "cost": defaults.cost,
-        }
-        for name, value in found.items():
-            object.__setattr__(self, name, value)
+        self.dims = (*several, *self.starts.dims)
+        self.shape = (*map(len, several.values()), *self.starts.shape)
+        self.families = sum(name in (*several, "sigma") for name in self.dims)
+        self.size = int(np.prod(self.shape, dtype=object))
+        if self.optimizer is not None:
+            self.dtype, defaults, usual = training_dtype(model), SolverDefaults(), 1024
+        else:
+            self.dtype, defaults = point_dtype(model, self.fraction), solver_of(model).defaults
+            usual = 2048 if len(model.coordinates) <= 4 else 256
+        self.chunk = self.chunk if self.chunk >= 1 else defaults.chunk or usual
+        self.chunks, self.cost = -(-self.size // self.chunk), defaults.cost
 
     def bounds(self, index: int) -> tuple[int, int]:
         """First point of a chunk, and the one after its last, in C order."""
@@ -210,16 +198,6 @@ class Scan:
     def model_at(self, point: int) -> Model:
         """The model of a point."""
         return self.model_for(self.case_of(point))
-
-    def _several(self) -> dict[str, tuple[Any, ...]]:
-        """``over``, checked, in the order of the model's arguments."""
-        if isinstance(self.model, ModelSpec):
-            found = {name: self.model.values(name, x) for name, x in self.over.items()}
-            return {name: found[name] for name in self.model.parameters if name in found}
-        if self.over:
-            names = ", ".join(self.over)
-            raise InputError(f"{self.model!r} is one model: give a ModelSpec to vary {names}")
-        return {}
 
     def _case(self, case: int) -> ModelSpec | Model:
         if not isinstance(self.model, ModelSpec) or not self.several:

@@ -47,12 +47,28 @@ def scan_record(
     record = record.assign(share_variables(counts, scan.dims, starts.is_random))
     record = record if scan.fraction is None else with_ends(record)
     totals = counts.reshape(-1, len(names)).sum(axis=0).tolist()
+    confirmed: dict[str, int] = {}
+    drawn = np.random.default_rng(0).choice(scan.size, min(scan.confirm, scan.size), replace=False)
+    by_case: dict[int, list[int]] = {}
+    for point in np.sort(drawn).tolist():
+        by_case.setdefault(scan.case_of(point), []).append(point)
+    stage = next_stage if len(drawn) else None
+    counted = stage("points checked by torchdiffeq", len(drawn)) if stage else None
+    for case, points in by_case.items():
+        model, known = scan.model_for(case), ends[case if len(ends) > 1 else 0]
+        rows = np.concatenate([scan.starts_of(i, i + 1) for i in points])
+        theta = to_model(model, starts.names, torch.from_numpy(rows))
+        codes = columns["label"].reshape(-1)[points].tolist()
+        if not known.named:
+            codes = [known.names.index(names[code]) for code in codes]
+        checks = confirm(model, theta, codes, len(points), 0, counted, known)
+        confirmed = {name: confirmed.get(name, 0) + n for name, n in checks.items()}
     attributes = {
         **provenance(scan.attributes()),
         **{f"points_{name}": total for name, total in zip(names, totals, strict=True)},
         **{f"largest_{name}": float(np.nanmax(column, initial=0.0))
            for name, column in columns.items() if name.startswith("drift_")},
-        **_confirmed(scan, columns["label"].reshape(-1), next_stage, ends, names),
+        **confirmed,
         "settings": json.dumps(settings),
     }  # fmt: skip
     if len(ends) == 1:
@@ -82,33 +98,6 @@ def _named(
              for found, codes in zip(ends, own, strict=True)]  # fmt: skip
     shape = columns["label"].shape
     return {**columns, "label": np.stack(label).reshape(shape).astype(own[0].dtype)}, names
-
-
-def _confirmed(
-    scan: Scan,
-    label: np.ndarray,
-    next_stage: Stage | None,
-    ends: Sequence[Ends],
-    names: Sequence[str],
-) -> dict[str, int]:
-    """Number of labels of a sample that torchdiffeq confirms: attributes ``confirm_…``."""
-    count = min(scan.confirm, scan.size)
-    drawn = np.sort(np.random.default_rng(0).choice(scan.size, count, replace=False))
-    found: dict[str, int] = {}
-    by_case: dict[int, list[int]] = {}
-    for point in drawn.tolist():
-        by_case.setdefault(scan.case_of(point), []).append(point)
-    counted = next_stage("points checked by torchdiffeq", count) if next_stage and count else None
-    for case, points in by_case.items():
-        model, known = scan.model_for(case), ends[case if len(ends) > 1 else 0]
-        rows = np.concatenate([scan.starts_of(i, i + 1) for i in points])
-        theta = to_model(model, scan.starts.names, torch.from_numpy(rows))
-        codes = label[points].tolist()
-        if not known.named:
-            codes = [known.names.index(names[code]) for code in codes]
-        counts = confirm(model, theta, codes, len(points), 0, counted, known)
-        found = {name: found.get(name, 0) + n for name, n in counts.items()}
-    return found
 
 
 @checks_model

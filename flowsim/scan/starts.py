@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -19,50 +19,6 @@ from flowsim.records.netcdf import open_sealed
 
 #: Rows of a cloud that share one random stream.
 STREAM = 65_536
-
-
-class Starts(Protocol):
-    """Protocol of initializations for a scan."""
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-    @property
-    def dims(self) -> tuple[str, ...]: ...
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    @property
-    def scattered(self) -> bool:
-        """Return whether every start has to be stored, since ``coords`` do not determine it."""
-        ...
-
-    @property
-    def is_random(self) -> bool:
-        """Return whether they were drawn at random, anew for every chain of a scan."""
-        ...
-
-    def block(self, low: int, high: int, chain: int = 0) -> np.ndarray:
-        """Starts number ``low`` to ``high`` − 1 in C order, float64, shape (high − low, k).
-
-        Args:
-            low, high: positions.
-            chain: the number of the scan's chain; starts that are drawn depend on it.
-        """
-        ...
-
-    def coords(self) -> dict[str, tuple[tuple[str, ...], Any]]:
-        """Coordinates of a record: name ↦ (dimensions, values)."""
-        ...
-
-    def settings(self) -> dict[str, str]:
-        """Texts that together identify the starts."""
-        ...
-
-    def attributes(self) -> dict[str, object]:
-        """Attributes of starts for a record, beside their coordinates."""
-        ...
 
 
 class Grid:
@@ -111,6 +67,7 @@ class Grid:
         return f"<Grid of {'x'.join(map(str, self.shape))} starts: {', '.join([*axes, *fixed])}>"
 
     def block(self, low: int, high: int, chain: int = 0) -> np.ndarray:
+        """Starts number ``low`` to ``high`` − 1 in C order, float64, shape (high − low, k)."""
         rows = np.empty((high - low, len(self.names)))
         index = np.unravel_index(np.arange(low, high), self.shape)
         for i, (values, at) in enumerate(zip(self.axes.values(), index, strict=True)):
@@ -197,6 +154,7 @@ class Cloud:
         return f"<Cloud of {self.count} starts ({', '.join(self._varied)}): {about}>"
 
     def block(self, low: int, high: int, chain: int = 0) -> np.ndarray:
+        """The same as a grid's; another number of the scan's chain has other draws."""
         rows = np.empty((high - low, len(self.names)))
         rows[:, len(self._varied) :] = list(self.fixed.values())
         at = low
@@ -355,6 +313,8 @@ class Points:
         if sorted(names) != sorted(coordinates):
             there = f"the columns {', '.join(names)}"[:200] if any(names) else "no columns"
             raise InputError(f"{str(path)!r} has {there}; wanted are {wanted}")
+        if rows.dtype.kind not in "fiu":
+            raise InputError(f"{str(path)!r} holds {rows.dtype}, not numbers")
         return cls(names, rows, repr(str(path)))
 
     def __repr__(self) -> str:
@@ -372,6 +332,12 @@ class Points:
 
     def attributes(self) -> dict[str, object]:
         return {"starts": "points"}
+
+
+#: Initializations of a scan. Those that are ``scattered`` are all stored in its record, since
+#: ``coords`` do not determine them; those that are ``is_random`` are drawn anew for every chain.
+#: ``settings`` are texts that together identify them, ``attributes`` are those of a record.
+Starts = Grid | Cloud | Points
 
 
 def as_starts(
@@ -418,14 +384,7 @@ def _number(text: str) -> float:
 
 def _read_npy(path: Path, names: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
     with path.open("rb") as file:
-        rows = np.lib.format.read_array(file, allow_pickle=False)
-    _check_type(path, rows.dtype)
-    return names, rows
-
-
-def _check_type(path: Path, dtype: np.dtype) -> None:
-    if dtype.kind not in "fiu":
-        raise InputError(f"{str(path)!r} holds {dtype}, not numbers")
+        return names, np.lib.format.read_array(file, allow_pickle=False)
 
 
 def _read_netcdf(path: Path, names: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
@@ -435,6 +394,4 @@ def _read_netcdf(path: Path, names: tuple[str, ...]) -> tuple[tuple[str, ...], n
         columns = [data[name] for name in names]
         if any(a.ndim != 1 or a.shape != b.shape for a, b in pairwise([*columns, columns[0]])):
             raise InputError(f"{str(path)!r}: the coordinates must be lists of one length")
-        for column in columns:
-            _check_type(path, column.dtype)
         return names, np.stack([column.to_numpy() for column in columns], axis=-1)

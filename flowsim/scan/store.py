@@ -135,7 +135,17 @@ def write_scan(
         try:
             if not os.path.lexists(parts.path):
                 write_whole(parts.path, lambda draft: draft.write_bytes(parts.head))
-            _follow_missing(parts, jobs, scheduler, progress)
+            done, missing = progress or (lambda labels: None), []
+            for chunk in range(scan.chunks):
+                points = parts.read(chunk)
+                if points is None:
+                    missing.append(chunk)
+                else:
+                    done(points["label"])
+            with closing(run_chunks(run_task, scan.task, missing, jobs, scheduler)) as results:
+                for chunk, points in results:
+                    parts.write(chunk, points)
+                    done(points["label"])
             record = scan_record(scan, parts.columns(), settings, next_stage)
             record.attrs |= {"command": command, "threads": 1}
             written = next_stage("points written", scan.size) if next_stage else None
@@ -197,24 +207,6 @@ def _refuse_others(
     if names := [n for n in {**found, **wanted} if found.get(n) != wanted.get(n)]:
         shown = (f"{n}: {found.get(n, 'none')}, now {wanted.get(n, 'none')}" for n in names)
         raise InputError(f"{str(out)!r} {what} of other settings ({'; '.join(shown)})")
-
-
-def _follow_missing(
-    parts: Parts, jobs: int, scheduler: str | None, progress: Callable[[np.ndarray], object] | None
-) -> None:
-    """Follow the chunks that are not there yet."""
-    scan, missing = parts.scan, []
-    for chunk in range(scan.chunks):
-        points = parts.read(chunk)
-        if points is None:
-            missing.append(chunk)
-        elif progress is not None:
-            progress(points["label"])
-    with closing(run_chunks(run_task, scan.task, missing, jobs, scheduler)) as results:
-        for chunk, points in results:
-            parts.write(chunk, points)
-            if progress is not None:
-                progress(points["label"])
 
 
 @contextmanager

@@ -74,7 +74,7 @@ def noise(given: Noise) -> None:
     if given.points is None:
         plane = with_axes(model, *(given.window or ())).plane
         sides = {**plane.window, **(given.window or {})}
-        axes = {name: cell_centres(*sides[name], given.resolution) for name in reversed(plane.window)}
+        axes = {n: cell_centres(*sides[n], given.resolution) for n in reversed(plane.window)}
         starts = Grid(axes, check_fixed(plane, given.fixed()))
     elif given.window or given.fix:
         raise InputError("--points has every coordinate: omit --window and --fix")

@@ -36,17 +36,6 @@ def model_words(view: View) -> list[tuple[str, str]]:
     return own + [(name, built_in(name).title) for name in BUILT_IN]
 
 
-def slider_values(view: View) -> dict[str, tuple[float, Parameter]]:
-    """The first value of every numeric argument that has a slider, of any model in the menu."""
-    found: dict[str, tuple[float, Parameter]] = {}
-    for name in BUILT_IN:
-        for argument, about in parameters(built_in(name)).items():
-            if type(about.default) in (int, float) and argument not in _WIDGETS:
-                found[argument] = (about.default, about)
-    own = view.numbers if view.spec.is_own else {}
-    return found | {name: (value, view.spec.parameters[name]) for name, value in own.items()}
-
-
 class Controls:
     def __init__(self, view: View) -> None:
         self._wide: dict[str, Any] = {"sizing_mode": "stretch_width", "stylesheets": [_look()]}
@@ -54,8 +43,14 @@ class Controls:
         self.p = _slider("p: chance of 1 after 0", 0.01, 0.99, "p")
         self.q = _slider("q: chance of 0 after 1", 0.01, 0.99, "q")
         self.a = _slider("a: attention of the slice", -2.0, 2.0, "a", 0.05)
-        self.sliders = {name: _slider(name, *_range(value, about), name, _step(value))
-                        for name, (value, about) in slider_values(view).items()}  # fmt: skip
+        abouts = {argument: about for name in BUILT_IN
+                  for argument, about in parameters(built_in(name)).items()
+                  if type(about.default) in (int, float) and argument not in _WIDGETS}  # fmt: skip
+        values = {argument: about.default for argument, about in abouts.items()}
+        if view.spec.is_own:
+            values, abouts = values | view.numbers, abouts | dict(view.spec.parameters)
+        self.sliders = {name: _slider(name, *_range(value, abouts[name]), name, _step(value))
+                        for name, value in values.items()}  # fmt: skip
         self.arguments = column(*self.sliders.values(), sizing_mode="stretch_width")
         self.arguments.name = "arguments"
         self.length = self._spinner("N, positions", "length", *_most("length"))

@@ -130,7 +130,16 @@ class TimeFigures:
         self._lines |= {f"{name} flow": lines for name, lines in found.items()}
         if not view.trainable and orbits:
             self.least = min(orbit.end_loss for orbit in orbits)
-        self.logs = self._usual_logs(orbits) if view.logs is None else view.logs
+        # logarithms where a fall begins early, or far above the unigram's excess loss
+        quarter, excess = [], []
+        for path in (orbit.forward for orbit in orbits if len(orbit.forward.time) > 1):
+            fall = (path.loss[0] - path.loss) / max(path.loss[0] - path.loss[-1], 1e-300)
+            quarter.append(float(path.time[np.argmax(fall >= 0.25)] / path.time[-1]))
+            excess.append(float(path.loss[0] - self.least))
+        usual = self.unigrams if self.trainable else min(excess, default=0.0)
+        logs = ("time",) * (min(quarter, default=1.0) < 1 / 30)
+        logs += ("loss",) * (max(excess, default=0.0) > 30 * usual)
+        self.logs = logs if view.logs is None else view.logs
         self._draw()
 
     def show_runs(self, training: Sequence[Run]) -> None:
@@ -152,17 +161,6 @@ class TimeFigures:
                 found[name] += [Line(time, np.array(v), TRAINED, 2.2, dash) for v, dash in pairs]
         self._lines |= {f"{name} training": lines for name, lines in found.items()}
         self._draw()
-
-    def _usual_logs(self, orbits: Sequence[Orbit]) -> tuple[str, ...]:
-        """Logarithms where a fall begins early, or far above the unigram's excess loss."""
-        quarter, excess = [], []
-        for path in (orbit.forward for orbit in orbits if len(orbit.forward.time) > 1):
-            fall = (path.loss[0] - path.loss) / max(path.loss[0] - path.loss[-1], 1e-300)
-            quarter.append(float(path.time[np.argmax(fall >= 0.25)] / path.time[-1]))
-            excess.append(float(path.loss[0] - self.least))
-        usual = self.unigrams if self.trainable else min(excess, default=0.0)
-        time = ("time",) * (min(quarter, default=1.0) < 1 / 30)
-        return time + ("loss",) * bool(excess and max(excess) > 30 * usual)
 
     def _draw(self) -> None:
         time_log, loss_log = "time" in self.logs, "loss" in self.logs
