@@ -10,6 +10,9 @@ from torch import Tensor
 
 from flowsim.interface import Model
 
+#: Next to a plane, at this part of a coordinate, the field that keeps it is this part of itself.
+_CLOSE, _FADES = 1e-30, 1e-20
+
 
 @dataclass(frozen=True)
 class Chart:
@@ -118,7 +121,8 @@ def _invariant_planes(model: Model, theta: Tensor) -> Tensor:
     """Mask of coordinates whose plane θᵢ = 0 the field keeps, for rows (n, k), shape (n, k).
 
     It is kept if dθᵢ/dt and its derivatives by the others are exactly zero there, below a row
-    and at a neighbouring point in no special place, none of whose coordinates is zero.
+    and at a neighbouring point in no special place, none of whose coordinates is zero; and if
+    dθᵢ/dt falls to zero next to it, as that of −sign θᵢ does not.
     """
     n, k = theta.shape
     size = theta.abs().amax(1, keepdim=True).clamp_min(1e-300)
@@ -126,8 +130,13 @@ def _invariant_planes(model: Model, theta: Tensor) -> Tensor:
     beside = torch.where(theta == 0, size, theta) * factors
     own = torch.eye(k, dtype=torch.bool, device=theta.device)
     points = torch.stack([theta, beside])[:, :, None].repeat(1, 1, k, 1)
+    close = torch.where(own, _CLOSE * points, points).reshape(-1, k)
     points = torch.where(own, 0.0, points).reshape(-1, k)
-    field = model.field(points).reshape(2, n, k, k).diagonal(dim1=2, dim2=3)
+    field, near = (
+        model.field(x).reshape(2, n, k, k).diagonal(dim1=2, dim2=3) for x in (points, close)
+    )
+    usual = model.field(torch.cat([theta, beside])).reshape(2, n, k).abs().amax(0)
+    fades = near.abs() <= _FADES * usual
     slopes = model.jacobian(points).reshape(2, n, k, k, k).diagonal(dim1=2, dim2=3)
     slopes = torch.where(own, 0.0, slopes.movedim(-1, 2))  # (2, n, i, j)
-    return ((field == 0) & (slopes == 0).all(3)).all(0)
+    return ((field == 0) & fades & (slopes == 0).all(3)).all(0)

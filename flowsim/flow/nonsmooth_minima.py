@@ -42,6 +42,11 @@ _AROUND = (1e-6, 1e-5, 1e-4, 1e-3)
 _HELD = (1e-3, 1e-4, 1e-5)
 #: Steps of a tenth of a radius with which what is displaced by one comes back, or goes away.
 _NEARBY = 100
+#: A row slides along a jump where velocities around differ by this part of the fastest. It is
+#: followed by Euler's steps of both first parts of its way, and rests where it comes no further
+#: than so many steps in a hundred; then by those of the others. As often as the last number goes
+#: into a part, steps are taken.
+_JUMP, _SLIDES, _RESTS, _FAR = 0.1, (2e-3, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7), 5.0, 10
 
 
 def rest_on_kinks(model: Model, start: Tensor, ends: EndStates) -> None:
@@ -59,6 +64,10 @@ def rest_on_kinks(model: Model, start: Tensor, ends: EndStates) -> None:
         places = [kink_minimum(model, *row) for row in zip(theta, way.tolist(), strict=True)]
     elif len(theta):
         places = held_at_jump(model, theta, way)
+        goes = [i for i, place in enumerate(places) if place is None]
+        slid = slide(model, theta[goes], way[goes])
+        for i, place in zip(goes, held_at_jump(model, slid, way[goes]), strict=True):
+            places[i] = place
     for i, place in zip(spent.nonzero()[:, 0].tolist(), places, strict=True):
         if place is not None:
             ends.theta[i], ends.loss[i] = place, model.loss(place[None])[0].detach()
@@ -153,6 +162,44 @@ def held_at_jump(model: Model, theta: Tensor, way: Tensor) -> list[Tensor | None
         on = (model.field(middle).detach() * along).sum(1, keepdim=True) > 0
         low, high = torch.where(on, middle, low), torch.where(on, high, middle)
     return [place if on else None for place, on in zip(high, holds.tolist(), strict=True)]
+
+
+def slide(model: Model, theta: Tensor, way: Tensor) -> Tensor:
+    """Where points θ (n, k) on a jump of a field slide, until they rest, (n, k); else NaN.
+
+    Euler's steps cross the jump back and forth, which leads along it (Filippov's solution). Steps
+    of two lengths must lead to one place.
+    """
+    unit, around = way[:, None, None], _directions(theta.shape[1]).to(theta)
+    jumps = torch.ones(len(theta), dtype=torch.bool)
+    for part in _HELD:
+        speeds = model.field(theta[:, None] + part * unit * around).detach()
+        apart = (speeds - speeds[:, :1]).norm(dim=2).amax(1)
+        jumps &= apart > _JUMP * speeds.norm(dim=2).amax(1)
+    rows, ends = jumps.nonzero()[:, 0], torch.full_like(theta, torch.nan)
+    rough = place = _slid(model, theta[rows], way[rows], _SLIDES[0])
+    rests = place.isfinite().all(1)
+    rows, rough, place = rows[rests], rough[rests], theta[rows[rests]]
+    for part in _SLIDES[1:]:
+        place = _slid(model, place, way[rows], part)
+    alike = (rough - place).norm(dim=1) <= _RESTS * _SLIDES[0] * (rough - theta[rows]).norm(dim=1)
+    ends[rows[alike]] = place[alike]
+    return ends
+
+
+def _slid(model: Model, theta: Tensor, way: Tensor, part: float) -> Tensor:
+    """Where Euler's steps of a part of the way lead points θ (n, k), NaN where to no rest."""
+    begun = theta
+    for _ in range(round(_FAR / part / 100)):
+        before = theta
+        length = part * torch.maximum(way, (theta - begun).abs().amax(1))[:, None]
+        for _ in range(100):
+            speed = model.field(theta).detach()
+            theta = theta + length * speed / speed.norm(dim=1, keepdim=True).clamp_min(1e-300)
+        rests = (theta - before).abs().amax(1) <= _RESTS * length[:, 0]
+        if bool(rests.all()):
+            break
+    return torch.where(rests[:, None], theta, torch.nan)
 
 
 def attracts(model: Model, theta: Tensor, radius: Tensor) -> Tensor:

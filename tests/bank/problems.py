@@ -794,7 +794,7 @@ PROBLEMS = [
     *(Problem(system(f"{name}", "x y", field), np.array([[0.7, 0.3], [1, -1], [-2, 0.1]]), closed(end))
       for name, field, end in (
           ("SignsRest", lambda x, y: (-torch.sign(x), -torch.sign(y)),
-           lambda x, y: Outcome((*MINIMA, Label.UNRESOLVED), (0, 0), 2.0)),
+           lambda x, y: minimum((0, 0))),
           ("SignLeadsOn", lambda x, y: (-torch.sign(x), 1),
            lambda x, y: Outcome((Label.INFINITY, Label.UNRESOLVED))))),
     # of training, mechanics, chemistry: a place far from 0, a bound of the domain, a jump both ways

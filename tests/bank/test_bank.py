@@ -138,7 +138,6 @@ SECONDS = {
     "HopfCycle", "HalfStableCycle", "LotkaVolterra", "DiracGAN", "Pendulum", "ProductMap1.1",
     "TinyCycle", "KinkLeadsOn0", "KinkLeadsOn1", "LennardJones", "NormalisedDescent",
     "GrowthToTheFloor", "CubicDamping", "CubicPush", "SlowBesideCycle-3", "SlowBesideCycle-6",
-    "SignsRest", "SignLeadsOn",
 }  # fmt: skip
 DRAWN, EACH = ("Bowl", "Circle", "WellsTiny", "Coexistence"), 5
 #: What is still wrong, as (what, problem): exactly that. Nothing that is right may stay here.

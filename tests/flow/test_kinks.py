@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import flowsim
-from flowsim.flow.nonsmooth_minima import attracts, held_at_jump, kink_minimum
+from flowsim.flow.nonsmooth_minima import attracts, held_at_jump, kink_minimum, slide
 
 
 def lowest(theta, place):
@@ -53,19 +53,36 @@ def test_a_pole_of_the_loss_is_no_minimum():
     assert kink_minimum(pole, torch.tensor([9e-12, 4.6e-12]).double(), 1.0) is None
 
 
+class Jumps(flowsim.Model):
+    """A field of the distances from (½, ½)."""
+
+    coordinates = ("x", "y")
+
+    def __init__(self, formula):
+        self.formula = formula
+
+    def loss(self, theta):
+        return theta.square().sum(-1)
+
+    def field(self, theta):
+        return torch.stack(self.formula(*(theta - 0.5).unbind(-1)), -1)
+
+
 @pytest.mark.parametrize(("signs", "held"), [((-1, -1), True), ((1, -1), False), ((1, 1), False)])
 def test_a_jump_holds_and_attracts_where_velocities_point_to_it_from_both_sides(signs, held):
-    class Jumps(flowsim.Model):
-        coordinates = ("x", "y")
-
-        def loss(self, theta):
-            return theta.square().sum(-1)
-
-        def field(self, theta):
-            return (theta - 0.5).sign() * theta.new_tensor(signs)
-
+    model = Jumps(lambda x, y: [signs[0] * x.sign(), signs[1] * y.sign()])
     near = torch.tensor([[0.5 + 3e-7, 0.5 - 2e-7]], dtype=torch.float64)
-    (place,) = held_at_jump(Jumps(), near, torch.ones(1).double())
+    (place,) = held_at_jump(model, near, torch.ones(1).double())
     assert (place is not None) == held and (not held or (place - 0.5).abs().max() < 1e-6)
     radius = torch.full((1,), 1e-4).double()
-    assert attracts(Jumps(), torch.full((1, 2), 0.5).double(), radius).tolist() == [held]
+    assert attracts(model, torch.full((1, 2), 0.5).double(), radius).tolist() == [held]
+
+
+@pytest.mark.parametrize(("formula", "rests"), [
+    (lambda x, y: [-x.sign(), -y.sign()], True),
+    (lambda x, y: [-x.sign(), 1 + 0 * y], False),  # the jump leads on
+    (lambda x, y: [-x, -y], False),  # there is none
+])  # fmt: skip
+def test_what_creeps_on_a_jump_slides_along_it_to_where_it_rests(formula, rests):
+    slid = slide(Jumps(formula), torch.tensor([[0.5, 0.9]]).double(), torch.ones(1).double())
+    assert bool((slid - 0.5).abs().max() < 1e-6) == rests
