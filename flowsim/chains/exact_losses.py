@@ -1,6 +1,6 @@
 """Exact losses under a prior: Bayes, counting of any order, and an oracle with the kernel.
 
-Sequences with the same first m symbols and the same counts of what followed each m symbols have
+Sequences with the same first k symbols and the same counts of what followed each k symbols have
 one probability and one prediction. So the sum over S^N sequences is one over such classes, of
 which there are polynomially many in N; they are made from those of N − 1 symbols.
 """
@@ -24,16 +24,16 @@ _MOST_COUNTS = 2_000_000
 
 @dataclass(frozen=True)
 class PriorLosses:
-    """Expected losses in nats, means over the predictions after m, …, N symbols.
+    """Expected losses in nats, means over the predictions after k, …, N symbols.
 
     Attributes:
         length: N.
-        first: m, the symbols known at the first prediction that counts.
+        first: k, the symbols known at the first prediction that counts.
         uniform: log S.
         counting: order j of add-one counting in context → its loss; 0 is the unigram.
         bayes: the least possible loss without knowing the kernel.
         kernel: the loss of an oracle that knows the kernel of each sequence.
-        by_position: the same by name ("bayes", "kernel", "0", "1", …), each of shape (N − m + 1,).
+        by_position: the same by name ("bayes", "kernel", "0", "1", …), each of shape (N − k + 1,).
 
     >>> import flowsim
     >>> losses = flowsim.chains.prior_losses(flowsim.chains.DirichletPrior(2), length=6)
@@ -50,39 +50,34 @@ class PriorLosses:
     by_position: dict[str, np.ndarray]
 
 
-def prior_losses(
-    prior: Prior, length: int, highest: int | None = None, beta: float = 1.0
-) -> PriorLosses:
+def prior_losses(prior: Prior, length: int) -> PriorLosses:
     """Exact losses of the predictors of ``PriorLosses`` on sequences of a prior.
 
     Args:
         prior: the law of kernels, of order k.
         length: N > k, symbols known at the last prediction.
-        highest: the highest order that is counted, at least k; k if None. m is this order, and at
-            least 1.
-        beta: added to every count.
 
     Raises:
-        InputError: N ≤ k or not above ``highest``, β not above 0, too many classes (with their
-            number), or a prior without a known Bayes predictor.
+        InputError: N ≤ k, too many classes (with their number), or a prior without a known Bayes
+            predictor.
 
     >>> import flowsim
     >>> losses = flowsim.chains.prior_losses(flowsim.chains.DirichletPrior(2), length=6)
     >>> round(losses.bayes, 4), round(losses.kernel, 4)
     (0.6244, 0.4897)
     """
-    order = prior.order if highest is None else highest
-    _check(prior, length, order, beta)
+    order = prior.order
+    _check(prior, length)
     found: dict[str, list[float]] = {}
-    for classes in count_classes(prior, length, order):
-        chance = prior.predict(classes.counts_of(prior.order), classes.context_of(prior.order))
+    for classes in count_classes(prior, length):
+        chance = prior.predict(classes.counts, classes.context)
         weight = classes.weight[:, None] * chance
-        line = {"bayes": _cross_entropy(weight, chance)}
-        own = prior.row_entropy(classes.counts_of(prior.order), classes.context_of(prior.order))
-        line["kernel"] = float((classes.weight * own).sum())
+        own = prior.row_entropy(classes.counts, classes.context)
+        kernel = float((classes.weight * own).sum())
+        line = {"bayes": _cross_entropy(weight, chance), "kernel": kernel}
         for j in range(order + 1):
             counts, context = classes.counts_of(j), classes.context_of(j)
-            row = counts[torch.arange(len(counts)), context] + beta
+            row = counts[torch.arange(len(counts)), context] + 1
             line[str(j)] = _cross_entropy(weight, row / row.sum(-1, keepdim=True))
         for name, value in line.items():
             found.setdefault(name, []).append(value)
@@ -97,8 +92,8 @@ def prior_losses(
 class CountClasses:
     """All sequences of n symbols in classes of one prediction, the weights of sum one.
 
-    A class has its first and its last m symbols, ``start`` and ``context`` (A,), the counts n_cb of
-    order m, (A, S^m, S), and the probability of all its sequences.
+    A class has its first and its last k symbols, ``start`` and ``context`` (A,), the counts n_cb of
+    order k, (A, S^k, S), and the probability of all its sequences.
     """
 
     states: int
@@ -109,7 +104,7 @@ class CountClasses:
     weight: Tensor
 
     def counts_of(self, order: int) -> Tensor:
-        """The counts of a lower order j, those among the first m symbols included."""
+        """The counts of a lower order j, those among the first k symbols included."""
         shape = (len(self.start), -1, self.states**order, self.states)
         return (
             self.counts.reshape(shape).sum(1)
@@ -130,14 +125,12 @@ def counts_inside(order: int, lower: int, states: int) -> Tensor:
     return table
 
 
-def count_classes(prior: Prior, length: int, order: int) -> Iterator[CountClasses]:
-    """The classes of m symbols, of m + 1, …, of N, under a prior of order k ≤ m."""
-    states, count = prior.states, prior.states**order
+def count_classes(prior: Prior, length: int) -> Iterator[CountClasses]:
+    """The classes of k symbols, of k + 1, …, of N, under a prior of order k."""
+    states, order, count = prior.states, prior.order, prior.states**prior.order
     start = torch.arange(count)
     counts = torch.zeros(count, count, states, dtype=torch.float64)
-    ones = torch.ones(count, dtype=torch.float64)
-    found = CountClasses(states, order, start, counts, start, ones)
-    weight = prior.log_evidence(found.counts_of(prior.order)).exp() / states**prior.order
+    weight = prior.log_evidence(counts).exp() / count
     found = CountClasses(states, order, start, counts, start, weight)
     yield found
     for _ in range(order, length):
@@ -148,7 +141,7 @@ def count_classes(prior: Prior, length: int, order: int) -> Iterator[CountClasse
 def _longer(prior: Prior, classes: CountClasses) -> CountClasses:
     """Every class followed by every symbol, equal ones put together."""
     states, size = classes.states, len(classes.start)
-    chance = prior.predict(classes.counts_of(prior.order), classes.context_of(prior.order))
+    chance = prior.predict(classes.counts, classes.context)
     weight = (classes.weight[:, None] * chance).T.reshape(-1)
     counts = classes.counts.repeat(states, 1, 1)
     symbol = torch.arange(states).repeat_interleave(size)
@@ -186,15 +179,11 @@ def _cross_entropy(weight: Tensor, chance: Tensor) -> float:
     return abs(float(-torch.where(weight > 0, weight * chance.log(), 0.0).sum()))
 
 
-def _check(prior: Prior, length: int, order: int, beta: float) -> None:
+def _check(prior: Prior, length: int) -> None:
     require_integer("length", length, 0)
-    require_integer("highest", order, 0)
-    if order < prior.order:
-        raise InputError(f"highest must be at least the prior's order {prior.order}, not {order}")
+    order = prior.order
     if length <= order:
         raise InputError(f"length must be above the order {order}, not {length}")
-    if not 0 < beta < math.inf:
-        raise InputError(f"beta must be a number above 0, not {beta!r}")
     most = _MOST_COUNTS // prior.states ** (order + 1)
     size = log_class_bound(prior.states, order, length)
     if most and size < math.log(most) + 1 and class_bound(prior.states, order, length) <= most:

@@ -35,7 +35,6 @@ class PopulationLoss:
         arch: the architecture; its ``length`` is N and its ``states`` is k.
         source: of the sequences, one for all or one per member.
         dtype, device: of the weights to come.
-        length: N if it is to be shorter than the context.
 
     Attributes:
         tokens: (S, N) uint8; weights of the sequences (M, S) and target laws (M, S, N[, k]) follow.
@@ -60,10 +59,10 @@ class PopulationLoss:
         source: SequenceSource,
         dtype: torch.dtype = torch.float64,
         device: torch.device | str = "cpu",
-        length: int | None = None,
     ) -> None:
-        n, k = fitting_length(arch, source, length), arch.states
-        self.arch, self.source, self.length = arch, source, n
+        check_states(arch, source)
+        n, k = arch.length, arch.states
+        self.arch, self.source = arch, source
         if arch.attention == "none" and isinstance(source, MarkovSource):
             self.tokens = torch.arange(k, dtype=torch.uint8).unsqueeze(-1).expand(k, n)
             probability = source.stationary.clone()
@@ -144,8 +143,8 @@ class PopulationLoss:
         models = ensemble[0] if ensemble else 1
         if self.probability.shape[0] not in (1, models):
             raise InputError(f"{self.probability.shape[0]} chains cannot serve {models} models")
-        count = self.tokens.shape[0]
-        size = max(1, CHUNK_NUMBERS // (models * self.length * _widest(self.arch, self.length)))
+        count, n = self.tokens.shape
+        size = max(1, CHUNK_NUMBERS // (models * n * _widest(self.arch, n)))
         return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
     def _part(self, weights: Weights, part: slice, ensemble: tuple[int, ...]) -> Tensor:
@@ -156,14 +155,10 @@ class PopulationLoss:
         return (cross_entropy(self.arch, logits, targets).mean(-1) * probability).sum(-1)
 
 
-def fitting_length(arch: Architecture, source: SequenceSource, length: int | None) -> int:
-    """N, that of the context unless given; InputError if it or the source does not fit."""
+def check_states(arch: Architecture, source: SequenceSource) -> None:
+    """InputError unless the source is on the states of the model."""
     if source.states != arch.states:
         raise InputError(f"a source on {source.states} states cannot feed a model on {arch.states}")
-    n = length or arch.length
-    if not 1 <= n <= arch.length:
-        raise InputError(f"length must be from 1 to {arch.length}, not {n}")
-    return n
 
 
 def _widest(arch: Architecture, n: int) -> int:
@@ -211,7 +206,6 @@ def sampled_loss(
     source: SequenceSource,
     batch: int,
     generator: torch.Generator,
-    length: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The loss of ``batch`` fresh sequences per member and its standard error, both (...).
 
@@ -222,7 +216,6 @@ def sampled_loss(
         source: the law of the sequences.
         batch: sequences, at least 2.
         generator: of the draws.
-        length: symbols of each sequence, by default those of ``arch``.
 
     Raises:
         InputError: fewer than two sequences.
@@ -239,7 +232,7 @@ def sampled_loss(
         raise InputError(f"a sampled loss needs at least two sequences, not {batch}")
     ensemble = check_weights(arch, weights)
     source = source.repeat(ensemble[0]) if ensemble else source
-    tokens, laws = source.held_out(batch, length or arch.length, generator)
+    tokens, laws = source.held_out(batch, arch.length, generator)
     targets = laws.to(weights["bias"])
     if arch.output == "binary":
         targets = targets[..., 1]

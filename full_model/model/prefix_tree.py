@@ -18,7 +18,7 @@ from torch import Tensor
 
 from flowsim.errors import InputError
 from full_model.model.architecture import Architecture, Weights, check_weights, flatten, unflatten
-from full_model.model.population import PopulationLoss, check_enumeration, fitting_length
+from full_model.model.population import PopulationLoss, check_enumeration, check_states
 from full_model.model.sources import MarkovSource, SequenceSource
 
 
@@ -41,7 +41,6 @@ class PrefixTreeLoss:
     Args:
         arch: one layer, one head, softmax attention, ReLU, learned positions.
         source: the chains, one for all or one per member.
-        length: N if it is to be shorter than the context.
 
     Raises:
         InputError: another architecture, too many sequences, or a source on other states.
@@ -55,14 +54,15 @@ class PrefixTreeLoss:
     True
     """
 
-    def __init__(self, arch: Architecture, source: MarkovSource, length: int | None = None) -> None:
+    def __init__(self, arch: Architecture, source: MarkovSource) -> None:
         if not arch.plain_softmax:
             raise InputError(
                 "sums over prefixes need one layer and head of softmax attention, learned "
                 "positions and ReLU, without layer norm or window"
             )
-        self.arch, self.length = arch, fitting_length(arch, source, length)
-        check_enumeration(arch, self.length)
+        check_states(arch, source)
+        check_enumeration(arch, arch.length)
+        self.arch = arch
         self._first = np.ascontiguousarray(source.stationary.cpu().numpy())
         self._kernels = np.ascontiguousarray(source.kernel.cpu().numpy())
 
@@ -122,7 +122,7 @@ class PrefixTreeLoss:
         arch = self.arch
         found = evaluate(
             states.detach().contiguous().numpy(), self._first, self._kernels, arch.length,
-            self.length, arch.d, arch.width, arch.logits, arch.tied, what, rounding,
+            arch.length, arch.d, arch.width, arch.logits, arch.tied, what, rounding,
         )  # fmt: skip
         loss, gradient, stiffness = (torch.from_numpy(values) for values in found)
         return loss, gradient, stiffness

@@ -374,7 +374,7 @@ def _lemmas(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) -> list[
         losses.append(float(value))
         sizes.append(norm(gradient))
         gaps.append(float(value) - kl - chain.entropy_rate)
-        residual = probability.unsqueeze(-1) * (logits.detach().sigmoid() - t) / loss.length
+        residual = probability.unsqueeze(-1) * (logits.detach().sigmoid() - t) / arch.length
         by_lemma = torch.autograd.grad((residual * logits).sum(), list(free.values()))
         off = [(a - gradient[name]).abs().max() for name, a in zip(free, by_lemma, strict=True)]
         slopes.append(float(max(off)))

@@ -191,7 +191,7 @@ class InductionModel(RecordedModel):
 def _terms(prior: Prior, length: int) -> tuple[Terms, float]:
     """The classes of sequences of 2 … T symbols, seen from their last symbol, and Bayes's loss."""
     rows, bayes = [], 0.0
-    for n, classes in enumerate(count_classes(prior, length, 1), 1):
+    for n, classes in enumerate(count_classes(prior, length), 1):
         if n == 1:
             continue
         chance = prior.predict(classes.counts, classes.context)

@@ -135,8 +135,6 @@ def test_population_refuses():
     PopulationLoss(Architecture(4, 10**6, attention="none"), source)
     with pytest.raises(InputError, match="states"):
         PopulationLoss(Architecture(4, 4, states=3, output="states"), source)
-    with pytest.raises(InputError, match="length"):
-        PopulationLoss(Architecture(4, 4), source, length=5)
     arch = Architecture(4, 4)
     with pytest.raises(InputError, match="axis"):
         PopulationLoss(arch, source)(gaussian(arch, (2, 2)))

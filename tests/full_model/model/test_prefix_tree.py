@@ -16,9 +16,9 @@ def gaussian(arch, std, members=3):
     return initial_weights(arch, "gaussian", range(members), std=std, noise=std)
 
 
-def assert_same(arch, source, weights, length=None, tolerance=1e-12):
-    loss, gradient = PopulationLoss(arch, source, length=length).value_and_gradient(weights)
-    tree = PrefixTreeLoss(arch, source, length)
+def assert_same(arch, source, weights, tolerance=1e-12):
+    loss, gradient = PopulationLoss(arch, source).value_and_gradient(weights)
+    tree = PrefixTreeLoss(arch, source)
     found, by_name = tree.value_and_gradient(weights)
     assert found.isfinite().all() and found.shape == loss.shape
     torch.testing.assert_close(found, loss, rtol=tolerance, atol=1e-14)
@@ -52,7 +52,6 @@ def test_sums_over_many_symbols_are_those_of_all_sequences(states, length, d, hi
     kernel = torch.rand(3, states, states, dtype=F64, generator=generator) + 0.05
     source = MarkovSource(kernel / kernel.sum(-1, keepdim=True))
     assert_same(arch, source, gaussian(arch, std))
-    assert_same(arch, source, gaussian(arch, std), length=length - 1)
 
 
 @pytest.mark.parametrize("options", [{}, {"states": 3, "output": "states"}], ids=["two", "three"])
@@ -107,8 +106,6 @@ def test_what_it_refuses():
         PrefixTreeLoss(Architecture(4, 4, states=3, output="states"), source)
     with pytest.raises(InputError, match=r"2\^40 sequences.*GiB"):
         PrefixTreeLoss(Architecture(4, 40), source)
-    with pytest.raises(InputError, match="length"):
-        PrefixTreeLoss(Architecture(4, 4), source, 5)
     arch = Architecture(2, 3)
     tree, weights = PrefixTreeLoss(arch, MarkovSource.of(CHAINS)), gaussian(arch, 0.5, members=2)
     with pytest.raises(InputError, match="3 chains cannot serve 2 models"):
