@@ -34,12 +34,12 @@ _KNOWLEDGE = {
     "integral": ("integral",), "plane": ("plane",),
     "keeps_sign": ("keeps_sign",), "title": ("title",),
     "long_names": ("long_names",),
-    "conserved": ("conserved", "_conserved"),
+    "conserved": ("conserved",),
 }  # fmt: skip
 #: Methods that change nothing in the flow.
 _WORDS = {"options", "attributes", "with_axes", "optimal_bias", "from_canonical", "title",
           "heading", "long_names", "_chain_words", "_remark"}  # fmt: skip
-_KNOWN = {*_DERIVATIVES, *_FORMULAS, *_LABELS, *_KNOWLEDGE, *_WORDS, "_conserved", "_axes"}
+_KNOWN = {*_DERIVATIVES, *_FORMULAS, *_LABELS, *_KNOWLEDGE, *_WORDS, "_axes"}
 
 
 class Former:

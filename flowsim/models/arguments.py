@@ -39,7 +39,9 @@ class Arguments:
 
     def build(self) -> Model:
         """The model; InputError for a value that it refuses."""
-        raise NotImplementedError
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        model: Model = import_object(self.home)(**own)
+        return model
 
 
 @dataclass(frozen=True, kw_only=True)

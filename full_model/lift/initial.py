@@ -80,8 +80,8 @@ def initial_weights(
         raise InputError(f"noise must be a number of at least 0, not {noise!r}")
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
     if kind == "rank-one":
-        draws = torch.stack([_normal(g, 3) * std for g in generators])
-        signs = torch.stack([_normal(g, arch.d) for g in generators])
+        draws = torch.stack([normal(g, 3) * std for g in generators])
+        signs = torch.stack([normal(g, arch.d) for g in generators])
         alpha = torch.where(signs < 0, -1.0, 1.0).double() / math.sqrt(arch.d)
         draws = draws[:, :2] if arch.attention == "none" else draws
         weights = lift_canonical(draws, arch, alpha=alpha)
@@ -133,7 +133,7 @@ def with_noise(
     True
     """
     return {
-        name: weights[name] + noise * torch.stack([_normal(g, *shape) for g in generators])
+        name: weights[name] + noise * torch.stack([normal(g, *shape) for g in generators])
         for name, shape in arch.shapes.items()
     }
 
@@ -148,9 +148,9 @@ def _gaussian(arch: Architecture, generators: list[torch.Generator], std: float)
             weights[name] = torch.ones(len(generators), *shape, dtype=torch.float64)
         else:
             scale = std / math.sqrt(2 * arch.layers) if kind in ("out", "down") else std
-            weights[name] = torch.stack([scale * _normal(g, *shape) for g in generators])
+            weights[name] = torch.stack([scale * normal(g, *shape) for g in generators])
     return weights
 
 
-def _normal(generator: torch.Generator, *shape: int) -> Tensor:
+def normal(generator: torch.Generator, *shape: int) -> Tensor:
     return torch.randn(shape, dtype=torch.float64, generator=generator)

@@ -19,6 +19,7 @@ from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.models.rank_one.point import RankOnePoint
 from flowsim.running import threads
+from full_model.lift.initial import normal
 from full_model.lift.lifting import lift_rank_one
 from full_model.model.architecture import Architecture, Weights
 from full_model.model.batches import threads_for, widest
@@ -94,10 +95,6 @@ def sign_claim(claim: str, expected: str, found: list[bool]) -> Claim:
 
 def generator_of(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
-
-
-def normal(g: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(shape, dtype=torch.float64, generator=g)
 
 
 def free_weights(arch: Architecture, g: torch.Generator) -> Weights:

@@ -80,8 +80,8 @@ class CanonicalModel(BinaryGapModel):
         system = LogitGapSystem(CanonicalModel, HOOKS, self.params)
         return LogitGapSolver(self, system)
 
-    def _conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
-        return {"energy": energy(theta)}
+    def conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
+        return {} if self.dynamic_bias else {"energy": energy(theta)}
 
     @property
     def plane(self) -> CanonicalPlane:

@@ -8,7 +8,7 @@ are functions of tensors.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -171,15 +171,7 @@ class GapModel(OnChain):
     def _without_bias(self, gradient: Tensor) -> Tensor:
         return gradient[..., :-1] if self.dynamic_bias else gradient
 
-    def conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
-        """Conserved quantities by name, each (...): they need the bias at its optimum."""
-        return {} if self.dynamic_bias else self._conserved(theta)
-
-    def _conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
-        raise NotImplementedError
-
     def loss(self, theta: Tensor) -> Tensor:
-        """Exact expected next-symbol cross-entropy in nats, shape (...)."""
         return self.loss_at(self.logit_gap(theta))
 
     def gradient(self, theta: Tensor) -> Tensor:
@@ -238,14 +230,12 @@ class BinaryGapModel(GapModel):
         return optimal_logit(self.chain, self.logit_gap(theta)) - self.offset(theta)
 
     def loss(self, theta: Tensor) -> Tensor:
-        """Exact expected next-symbol cross-entropy in nats, shape (...)."""
         if not self.dynamic_bias:
             return super().loss(theta)
         logit0 = theta[..., -1] + self.offset(theta)
         return cross_entropy(self.chain, logit0, logit0 + self.logit_gap(theta))
 
     def excess(self, theta: Tensor) -> Tensor:
-        """The loss above the entropy rate, (...), from the logits: right relative to itself."""
         gap = self.logit_gap(theta)
         if self.dynamic_bias:
             logit0 = theta[..., -1] + self.offset(theta)

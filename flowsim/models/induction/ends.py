@@ -104,7 +104,13 @@ def induction_landscape(model: InductionModel) -> InductionLandscape:
     plateau = model.plateau
     ends = {side: _end(model, side, plateau) for side in (-1, 1)}
     known = {side: end for side, end in ends.items() if end is not None}
-    return InductionLandscape(plateau, _saddles(model), known)
+    shares, saddles = torch.from_numpy(_SHARES), []
+    slope = model.by_share(shares, torch.zeros_like(shares))[2].numpy()
+    for i in np.flatnonzero(slope[:-1] * slope[1:] < 0):
+        low, high = _SHARES[i], _SHARES[i + 1]
+        share = brentq(lambda s: _at(model, s, 0.0)[2], low, high, xtol=1e-14)
+        saddles.append(math.log(share) - math.log1p(-share))
+    return InductionLandscape(plateau, tuple(saddles), known)
 
 
 def valley(model: InductionModel, side: int, shares: np.ndarray) -> np.ndarray | None:
@@ -165,17 +171,6 @@ def _lowest(model: InductionModel, side: int, share: float) -> float:
     found = valley(model, side, np.array([share]))
     assert found is not None
     return float(found[0])
-
-
-def _saddles(model: InductionModel) -> tuple[float, ...]:
-    shares = torch.from_numpy(_SHARES)
-    slope = model.by_share(shares, torch.zeros_like(shares))[2].numpy()
-    found = []
-    for i in np.flatnonzero(slope[:-1] * slope[1:] < 0):
-        low, high = _SHARES[i], _SHARES[i + 1]
-        share = brentq(lambda s: _at(model, s, 0.0)[2], low, high, xtol=1e-14)
-        found.append(math.log(share) - math.log1p(-share))
-    return tuple(found)
 
 
 def place_ends(model: Any, fell: Tensor, theta: Tensor, loss: Tensor) -> Tensor:

@@ -97,7 +97,9 @@ class LinearAttentionModel(BinaryGapModel):
         system = LogitGapSystem(LinearAttentionModel, HOOKS, self.params)
         return LogitGapSolver(self, system)
 
-    def _conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
+    def conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
+        if self.dynamic_bias:
+            return {}
         attention = theta[..., 0].square() - 2 * (1 + theta[..., 2]).square()
         return {"energy": energy(theta), "attention_energy": attention}
 

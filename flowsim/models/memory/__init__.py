@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from flowsim.models.arguments import LENGTH, Arguments
 from flowsim.models.states import HIDDEN, LEAVES, NO_BIAS
-from flowsim.spec import Parameter, import_object
-
-if TYPE_CHECKING:
-    from flowsim.interface import Model
+from flowsim.spec import Parameter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +29,3 @@ class Memory(Arguments):
     length: int = replace(LENGTH, default=2, slider=(1, 8)).field()
     hidden_per_state: int = HIDDEN.field()
     decay: str = Parameter("signed", "signed, in (-1, 1), or positive, in (0, 1)").field()
-
-    def build(self) -> Model:
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        model: Model = import_object(self.home)(**given)
-        return model

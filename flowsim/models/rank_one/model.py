@@ -112,7 +112,6 @@ class RankOneModel(OnChain):
     loss, gradient = autograd.loss, autograd.gradient
 
     def excess(self, theta: Tensor) -> Tensor:
-        """The loss above the entropy rate, (...), from the logits: right relative to itself."""
         return self.by_rows(theta, "excess")
 
     def hessian(self, theta: Tensor) -> Tensor:

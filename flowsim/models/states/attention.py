@@ -88,7 +88,6 @@ class StatesAttentionModel(OnChain):
         return ""
 
     def loss(self, theta: Tensor) -> Tensor:
-        """Exact expected next-symbol cross-entropy in nats, shape (...)."""
         return self._by_chunks(theta, self._loss)
 
     def gradient(self, theta: Tensor) -> Tensor:

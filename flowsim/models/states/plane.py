@@ -175,7 +175,7 @@ class StatesModel(GapModel):
         system = LogitGapSystem(StatesModel, HOOKS, params, scale=scale, time=slower)
         return LogitGapSolver(self, system)
 
-    def _conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
+    def conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
         w = theta[..., 1]
         constant = 2 * math.log(2) * torch.sign(w)  # log|W| = log|ω| − ½ log 2
         return {"energy": 4 * energy(self.canonical(theta)) - constant}

@@ -93,7 +93,6 @@ class AttentionModel(OnChain):
     loss, gradient, hessian = autograd.loss, autograd.gradient, autograd.hessian
 
     def excess(self, theta: Tensor) -> Tensor:
-        """The loss above the entropy rate, (...), from the logits: right relative to itself."""
         return self.by_rows(theta, "excess")
 
     def optimal_bias(self, theta: Tensor) -> Tensor:

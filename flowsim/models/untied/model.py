@@ -81,7 +81,9 @@ class UntiedModel(BinaryGapModel):
         system = LogitGapSystem(UntiedModel, HOOKS, self.params, plane_attracts=False)
         return LogitGapSolver(self, system)
 
-    def _conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
+    def conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
+        if self.dynamic_bias:
+            return {}
         e2, u2, w = theta[..., 0].square(), theta[..., 1].square(), theta[..., 2]
         potential = torch.where(w == 0, torch.nan, w.square() + torch.sign(w) * w.abs().log())
         return {"embedding_difference": e2 - u2, "energy": e2 + u2 - potential}
