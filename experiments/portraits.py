@@ -35,7 +35,7 @@ def compute() -> dict[str, xr.Dataset]:
         found[f"models_{name}"] = portrait_record(lifted, resolution=128)
     for p in FIVE:
         plane = model("states", p, states=5)
-        found[f"states_{p}"] = portrait_record(plane, (-1.5, 1.5), (-3.0, 3.0))
+        found[f"states_{p}"] = portrait_record(plane, window={"w": (-1.5, 1.5), "e": (-3.0, 3.0)})
     return found
 
 

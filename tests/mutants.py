@@ -51,7 +51,7 @@ TESTS = [
     "full_model/training/test_training.py",
     "scan/test_store.py", "scan/test_gaussian.py", "properties", "records", "cli/test_info.py",
     "test_front_door.py", "portraits", "training", "test_spec.py", "docs/test_doctests.py",
-    "cli/test_vocabulary.py", "explorer/test_view_and_link.py",
+    "cli/test_vocabulary.py", "cli/test_refused.py", "explorer/test_view_and_link.py",
 ]  # fmt: skip
 PLAIN_TESTS = [
     "flow/test_plain_python.py", "flow/test_rows_orbit.py", "flow/test_rows_termination.py",

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from command import assert_refused, run
+from command import run
 
 from flowsim import BinaryChain, MarkovChain
 from flowsim.chains import (
@@ -14,13 +14,6 @@ from flowsim.chains import (
     prior_losses,
 )
 from flowsim.chains.hidden import process
-
-KERNELS = {
-    "sum.csv": ("0.5,0.6\n0.5,0.5\n", "row 0 sums to 1.1"),
-    "ragged.csv": ("0.5,0.5\n1\n", "one length"),
-    "foreign.csv": ("\u0660.5,0.5\n0.5,0.5\n", "not numbers with commas"),
-    "parted.csv": ("1,0\n0,1\n", "reducible"),
-}
 
 
 def test_the_chains_of_the_options(tmp_path):
@@ -47,34 +40,6 @@ def test_complex_eigenvalues_and_periods_are_said(tmp_path):
     assert "period 3" in said and "-0.5, 0.8660254" in said
     found = json.loads(run("chain", "--kernel", "cycle.csv", "--json", cwd=tmp_path).stdout)
     assert found["second_eigenvalue"] == pytest.approx([-0.5, 3**0.5 / 2])
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_bad_kernels_are_one_sentence(tmp_path, name):
-    text, words = KERNELS[name]
-    (tmp_path / name).write_text(text)
-    assert_refused(run("chain", "--kernel", name, cwd=tmp_path), words)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--kernel", "none.csv", "--p", "0.5"], "omit --states, --p and --q"),
-        (["--states", "3"], "needs --p"),
-        (["--states", "3", "--p", "0.5", "--q", "0.5"], "omit --q"),
-        (["--p", "0.5"], "--p and --q are needed"),
-        (["--kernel", "two.csv", "--order", "2"], "of order 2 on 2 states has 4 rows, not 2"),
-        (["--prior", "dirichlet", "--states", "2", "--p", "0.5"], "omit --p"),
-        (["--prior", "jeffreys", "--states", "2"], "not 'jeffreys'"),
-        (["--prior", "two.csv", "--states", "3"], "--states is 3"),
-        (["--prior", "doubly-stochastic", "--states", "2", "--order", "2"], "omit --order 2"),
-        (["--prior", "dirichlet:half", "--states", "2"], "a weight for every name"),
-        (["--prior", "dirichlet", "--states", "3", "--length", "99"], "classes of sequences"),
-    ],
-)
-def test_options_that_describe_no_chain(tmp_path, words, said):
-    (tmp_path / "two.csv").write_text("0.5,0.5\n0.8,0.2\n")
-    assert_refused(run("chain", *words, cwd=tmp_path), said)
 
 
 def test_a_chain_of_order_two(tmp_path):
@@ -118,14 +83,3 @@ def test_hidden_processes_by_name_and_by_files(tmp_path):
     assert found["entropy_rate_bounds"] == list(known.entropy_bounds(16))
     shown = run("chain", *named, cwd=tmp_path).stdout
     assert "0.63064665, 0.6306467" in shown and "-0.580514" in shown
-
-
-@pytest.mark.parametrize("words, sentence", [
-    (["--process", "mess3:x"], "NAME:NUMBER=VALUE"),
-    (["--process", "mess3:x=2"], "between 0 and 0.5"),
-    (["--process", "even", "--p", "0.5"], "omit the other options"),
-    (["--emission", "kernel.csv"], "goes with --kernel"),
-    (["--process", "even", "--length", "4"], "--length goes with --prior"),
-])  # fmt: skip
-def test_what_is_no_hidden_process_is_one_sentence(tmp_path, words, sentence):
-    assert_refused(run("chain", *words, cwd=tmp_path), sentence)

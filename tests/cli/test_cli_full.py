@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 import xarray as xr
 from command import assert_refused, run
 
@@ -50,32 +49,3 @@ def test_a_model_that_diverges_is_counted_and_has_an_exit_code(tmp_path):
     done = run(*wild, cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     assert json.loads(done.stdout)["not_finite"] == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        (["verify"], "--p and --q"),
-        (["verify", *CHAIN, "--length", "40"], "GiB"),
-        (["train", *CHAIN, "--d", "6", "--heads", "4"], "heads"),
-        (["train", *CHAIN, "--learning-rate", "-1"], "--learning-rate"),
-        (["train", *CHAIN, "--trainer", "lion"], "--trainer"),
-        (["train", *CHAIN, "--device", "tpu"], "--device"),
-        (["train", *CHAIN, "--init", "lifted"], "--theta"),
-        (["train", *CHAIN, "--init", "lifted", "--theta", "1;2"], "--theta"),
-        (["train", *CHAIN, "--resume"], "train.safetensors"),
-        (["train", *CHAIN, "--out", "run.csv"], "--out"),
-    ],
-)
-def test_bad_input(tmp_path, arguments, word):
-    assert_refused(run(*arguments, cwd=tmp_path), word)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_cuda_asked_for_and_missing_is_an_error(tmp_path):
-    import torch
-
-    if torch.cuda.is_available():
-        pytest.skip("this machine has a CUDA device")
-    assert_refused(run("train", *CHAIN, "--device", "cuda", cwd=tmp_path), "CUDA")
-    assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,7 @@
 
 import io
 import os
+import pty
 import subprocess
 import time
 
@@ -88,6 +89,17 @@ def test_a_bar_appears_on_a_terminal(monkeypatch):
         time.sleep(0.2)
         meter.update(100)
     assert "/100" in terminal.getvalue() and "minima=7" in terminal.getvalue()
+
+
+def test_a_terminal_without_a_width_is_answered_in_lines(monkeypatch):
+    monkeypatch.setattr(shown, "EVERY", 0.05)
+    ours, theirs = pty.openpty()  # 0 x 0, as `script` and containers make them
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr("sys.stderr", terminal)
+        with progress(8, "cells") as meter:
+            meter.update(4)
+            time.sleep(0.3)
+    assert b"4 of 8 cells" in os.read(ours, 10_000)
 
 
 @pytest.mark.parametrize("stream", [Terminal, io.StringIO])

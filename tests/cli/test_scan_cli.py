@@ -66,46 +66,6 @@ def test_unresolved_points_have_an_exit_code_of_their_own(flowsim, tmp_path):
     assert json.loads(out)["unresolved"] == 1
 
 
-GRID = ["--grid", "4x4"]
-CLOUD = ["--cloud", "4", "--sigma", "1"]
-BAD = [
-    ([], "one of --grid, --points and --cloud"),
-    ([*GRID, *CLOUD], "one of --grid, --points and --cloud"),
-    (["--grid", "4x"], "--grid"),
-    (["--grid", "4x4x4"], "2, not 3"),
-    (["--grid", "4x4", "--model", "linear"], "e, w, a: 3, not 2"),
-    (["--grid", "9999999x9999999"], "GiB"),
-    ([*GRID, "--w-range", "3:-3"], "--w-range"),
-    ([*GRID, "--fix", "a=1"], "no coordinate 'a'"),
-    (["--grid", "4", "--fix", "e=1", "--fix", "e=2"], "twice"),
-    (["--grid", "4", "--fix", "e=1", "--e-range", "0:1"], "also fixed"),
-    ([*GRID, "--range", "e=-1:1", "--range", "e=0:1"], "e has two ranges"),
-    ([*GRID, "--seed", "1"], "--seed"),
-    ([*CLOUD, "--w-range", "0:1"], "--grid"),
-    (["--cloud", "4"], "--cloud needs --sigma"),
-    (["--cloud", "4", "--sigma", "0"], "--sigma"),
-    (["--cloud", "4", "--sigma", "2:1:3"], "--sigma"),
-    (["--cloud", "4", "--sigma", "e=1"], "must together be e, w"),
-    (["--points", "nan.csv"], "point 2 of 'nan.csv' is not finite"),
-    (["--points", "other.csv"], "e, w"),
-    ([*GRID, "--length", "4"], "no length"),
-    (["--grid", "\u0665x5"], "--grid"),
-    ([*GRID, "--jobs", "2", "--scheduler", "tcp://x:1"], "--scheduler"),
-    ([*GRID, "--out", "scan.csv"], "--out"),
-    ([*GRID, "--out", "/proc/scan.nc"], "/proc"),
-    ([*GRID, "--p", "0.1:0.9:1"], "--p"),
-]
-
-
-@pytest.mark.parametrize(("words", "word"), BAD, ids=lambda value: str(value))
-def test_bad_input_is_one_sentence(flowsim, tmp_path, words, word):
-    (tmp_path / "nan.csv").write_text("e,w\n1,2\nnan,1\n")
-    (tmp_path / "other.csv").write_text("e,v\n1,2\n")
-    before = sorted(tmp_path.iterdir())
-    assert_refused(flowsim(*SCAN, *CHAIN, *words), word)
-    assert sorted(tmp_path.iterdir()) == before
-
-
 DRAWN = {
     "slice": [*CHAIN, "--grid", "8x8", "--model", "linear", "--fix", "a=0.5"],
     "chains": ["--p", "0.2:0.6:3", "--q", "0.3:0.9:3", "--cloud", "4", "--sigma", "1"],
@@ -157,5 +117,3 @@ def test_several_lengths_are_drawn_against_n_or_over_p_and_n(flowsim, tmp_path):
         code, _, err = flowsim("portrait", "--from", f"{stem}.nc", "--out", f"{stem}.svg")
         assert (code, err) == (0, "")
         assert "positions" in (tmp_path / f"{stem}.svg").read_text()
-    assert_refused(flowsim(*words, "--p", "0.5", "--length", "2:3:3"), "no number twice", "2:3:3")
-    assert_refused(flowsim(*words, "--p", "0.5", "--length", "0"), "from 1 to 1000000", "'0'")

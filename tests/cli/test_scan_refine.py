@@ -96,25 +96,3 @@ def test_memory_is_as_stated():
     finally:
         tracemalloc.stop()
     assert peak < 64 * size**2 + 48 * 2**20
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--grid", "6x6", "--refine", "0"],
-        ["--grid", "6x6", "--refine", "21"],
-        ["--grid", "6", "--fix", "e=1", "--refine", "2"],
-        ["--cloud", "9", "--sigma", "1", "--refine", "2"],
-    ],
-)
-def test_what_cannot_be_refined_is_refused_before_anything_is_computed(flowsim, tmp_path, words):
-    code, out, err = flowsim(*SCAN, *CHAIN, *words)
-    assert (code, out) == (2, "")
-    assert err.count("\n") == 1
-    assert "--refine" in err
-    assert list(tmp_path.iterdir()) == []
-    code, _, err = flowsim(
-        *SCAN, "--p", "0.4:0.6:3", "--q", "0.8", "--grid", "6x6", "--refine", "2"
-    )
-    assert code == 2
-    assert "at one p and q" in err

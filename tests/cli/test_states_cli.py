@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from command import assert_refused, run
+from command import run
 
 from flowsim import read_record
 from flowsim.models import StatesAttentionModel
@@ -28,26 +28,6 @@ def test_a_slice_is_drawn_and_drawn_again(tmp_path):
     assert isinstance(again, StatesAttentionModel)
     assert (again.length, again.hidden_per_state, again.chain.p) == (3, 4, 0.8)
     assert run("portrait", "--from", stored, "--out", "x.png", cwd=tmp_path).returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["portrait", *STATES, "--view", "3d"], "states model, as chosen, has no view in space"),
-        (["portrait", *STATES, "--fix", "a=0.5"], "takes no fixed a: only v can be fixed"),
-        (["portrait", *STATES[:-1], "300"], "more than 50,000 different pasts"),
-        (["portrait", *STATES[:6], "--length", "3"], "no length without attention"),
-        (["compare", *STATES], "without attention: omit --attention"),
-        (
-            ["explore", *STATES, "--no-browser"],
-            "the states model, as chosen, has v",
-        ),
-    ],
-    ids=["space", "other-coordinate", "too-long", "no-attention", "compare", "explore"],
-)
-def test_what_it_does_not_have_is_refused(tmp_path, words, message):
-    assert_refused(run(*words, cwd=tmp_path), message)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

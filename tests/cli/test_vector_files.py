@@ -27,9 +27,3 @@ def test_svg_and_pdf(flowsim, tmp_path, name):
     assert code in (0, 3), errors
     content = (tmp_path / "again.pdf").read_bytes()
     assert content.startswith(b"%PDF") and content.rstrip().endswith(b"%%EOF")
-
-
-@pytest.mark.parametrize("command", ["portrait", "gaussian", "compare"])
-def test_another_suffix_is_one_sentence(flowsim, command):
-    code, _, errors = flowsim(command, *CHAIN, "--out", "x.jpeg")
-    assert code == 2 and errors.count("\n") == 1 and ".svg" in errors and ".pdf" in errors

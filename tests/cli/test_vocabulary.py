@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from command import FLOWSIM, assert_refused, run
+from command import FLOWSIM, run
 
 import flowsim
 from flowsim.spec import BUILT_IN
@@ -61,16 +61,3 @@ def test_the_model_is_chosen_alike_everywhere(tmp_path, command):
         f"flowsim: Invalid value for '--model': must be one of {', '.join(BUILT_IN)}, "
         "or FILE.py:Class of your own, not 'softmax'.\n"
     )
-
-
-@pytest.mark.parametrize(
-    "words",
-    [["portrait", "--p", "x" * 3000], ["y" * 3000], ["portrait", *CHAIN, "--" + "x" * 3000],
-     ["scan", *CHAIN, "--points", "z" * 3000], ["scan", *CHAIN, "--grid", "9" * 3000]],
-    ids=lambda words: words[-1][:6],
-)  # fmt: skip
-def test_long_values_are_not_echoed_whole(tmp_path, words):
-    done = run(*words, cwd=tmp_path)
-    assert_refused(done)
-    assert len(done.stderr) < 400
-    assert list(tmp_path.iterdir()) == []

@@ -20,19 +20,6 @@ from flowsim import InputError
 from flowsim.explorer.page.jobs import Jobs, Pools
 
 
-def test_bad_input_is_one_sentence(flowsim):
-    for words, part in (
-        (["--p", "2"], "--p"),
-        (["--port", "70000"], "--port"),
-        (["--model", "uniform", "--length", "9999"], "between 1 and 64"),
-        (["--model", "states", "--states", "5", "--q", "0.5"], "no q"),
-        (["--model", "states"], "states"),
-        (["--fix", "a=1"], "no fixed a"),
-    ):
-        code, out, errors = flowsim("explore", "--no-browser", *words)
-        assert code == 2 and out == "" and part in errors and errors.count("\n") == 1
-
-
 class Page:
     """In place of a Bokeh document: calls at once what is to be called on the page."""
 

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from command import assert_refused, run
 
 from flowsim import (
     InputError,
@@ -139,20 +138,6 @@ def test_the_portrait_shows_plateau_and_valleys(record, tmp_path):
     assert {"saddle", "basin boundary", "learns to look at what followed before"} <= texts
     assert {"plateau", "valley", "level of the loss"} <= texts
     assert "on the plateau, 0.6107 of Bayes" in draw(again).axes[0].get_title()
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["portrait", "--model", "induction", "--p", "0.5"], "omit p and q"),
-        (["portrait", "--model", "induction", "--length", "99"], "from 3 to 24, not 99"),
-        (["portrait", "--model", "induction", "--w-range", "0:1"], "omit --w-range"),
-        (["compare", "--model", "induction", "--p", "0.5", "--q", "0.8"], "no full transformer"),
-    ],
-)  # fmt: skip
-def test_options_that_do_not_fit(tmp_path, words, said):
-    assert_refused(run(*words, cwd=tmp_path), said)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("length", [2, 25, 5.0, True])

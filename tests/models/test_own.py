@@ -134,31 +134,6 @@ def test_a_bad_loss_is_told_in_a_sentence(name, mine):
         flowsim.find_limits(model, [[-1.0, -0.5], [0.5, -2.0]])
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["--model", "none.py:A"], "'none.py' cannot be read"),
-        (["--model", "mine.py:A-B"], "of your own is FILE.py:Class"),
-        (["--model", "mine.py:A"], "'mine.py' has no class A; it has DoubleWell"),
-        (["--model", "no.such.module:A"], "no.such.module cannot be imported"),
-        (["--model", "json:JSONDecoder"], "no class derived from flowsim.Model"),
-        (["--model", "mine.py:DoubleWell", "--set", "h=1"], "has no argument h; it takes g"),
-        (["--model", "mine.py:DoubleWell", "--window", "z=0:1"], "has two axes of x, y, not z"),
-        (["--model", "broken.py:A"], "'broken.py' failed: NameError"),
-        (["--model", "needs.py:A"], "needs.py:A needs k: give --set k="),
-        (["--model", "nothing.py:A"], "needs coordinates"),
-    ],
-)
-def test_what_cannot_be_used_is_told_in_a_sentence(words, reason, mine):
-    (mine / "broken.py").write_text("undefined")
-    head = "import flowsim\nclass A(flowsim.Model):\n"
-    (mine / "needs.py").write_text(
-        f"{head}    coordinates = ('x', 'y')\n    def __init__(self, k): self.k = k\n"
-    )
-    (mine / "nothing.py").write_text(f"{head}    coordinates = ('x', 'x')\n")
-    assert_refused(run("portrait", *words, "--resolution", "4", "--quiet", cwd=mine), reason)
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_told(mine):
     words = ["scan", "--model", "mine.py:DoubleWell", "--grid", "2x2", "--confirm", "0", "--device"]

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from command import assert_refused, run
+from command import run
 
 import flowsim
 from flowsim import InputError, ModelSpec, draw, read_record, write_record
@@ -91,21 +91,6 @@ def test_the_command_line_draws_a_slice_and_draws_it_again_from_its_file(mine):
     words = ["--window", "z=-1:1,y=-2:2", "--fix", "x=0.3", "--grid", "4x4", "--out", "scan.nc"]
     assert run("scan", *FILE, *words, cwd=mine).returncode == 0
     assert run("portrait", "--from", "scan.nc", cwd=mine).returncode == 0
-
-
-PORTRAIT, SPACE = ["portrait", *FILE], ["portrait", *FILE, "--view", "3d"]
-BAD = [
-    ([*PORTRAIT, "--window", "y=0:1,q=0:1"], "has two axes of x, y, z, not y, q"),
-    ([*PORTRAIT, "--window", "y=0:1,y=0:2"], "each name once"),
-    ([*PORTRAIT, "--window", "y=0:1,z=0:1", "--fix", "y=0"], "(y, z) takes no fixed y: only x"),
-    ([*SPACE, "--window", "y=0:1,q=0:1"], "the axes x, y, z, not q"),
-    (["explore", *FILE, "--window", "y=0:1,q=0:1"], "has two axes of x, y, z, not y, q"),
-]
-
-
-@pytest.mark.parametrize(("words", "reason"), BAD, ids=[reason for _, reason in BAD])
-def test_what_is_no_slice_is_told_in_a_sentence(words, reason, mine):
-    assert_refused(run(*words, cwd=mine), reason)
 
 
 def test_what_is_no_slice_is_told_in_python(model):

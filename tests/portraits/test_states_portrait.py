@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from command import assert_refused, run
 from figure_texts import words_of
 from matplotlib.figure import Figure
 
@@ -18,7 +17,9 @@ STATES = ["--model", "states", "--states", "5", "--p", "0.9"]
 def record(request):
     s, p, m = request.param
     of = model("states", states=s, p=p, hidden_per_state=m)
-    return portrait_record(of, (-1.5, 1.5), (-2.0, 2.0), resolution=24, confirm=64)
+    return portrait_record(
+        of, window={"w": (-1.5, 1.5), "e": (-2.0, 2.0)}, resolution=24, confirm=64
+    )
 
 
 def test_every_cell_is_in_its_basin_and_confirmed(record):
@@ -60,19 +61,3 @@ def test_it_is_written_read_and_drawn(record, tmp_path):
     drawn = draw_layers(again, Figure().add_subplot())
     (entry,) = [handle for handle in drawn if handle.get_label() == "saddle"]
     assert entry.get_marker() == "X" and entry.get_linestyle() == "None"  # no line of them
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["portrait", "--model", "states", "--p", "0.5"], "--states and --p are needed"),
-        (["portrait", *STATES, "--q", "0.5"], "takes no q"),
-        (["portrait", "--p", "0.5", "--q", "0.5", "--states", "3"], "has no states; omit it"),
-        (["gaussian", *STATES, "--fix", "w=1"], "--fix has no use"),
-        (["compare", *STATES, "--trainer", "sgd"], "give --trainer gd or flow"),
-        (["portrait", *STATES, "--hidden-per-state", "0"], "hidden-per-state"),
-    ],
-)
-def test_options_that_the_plane_does_not_have(tmp_path, words, said):
-    assert_refused(run(*words, cwd=tmp_path), said)
-    assert list(tmp_path.iterdir()) == []

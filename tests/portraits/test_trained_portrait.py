@@ -27,7 +27,7 @@ DESCENT = OptimizerChoice.named("gd", steps=1500, learning_rate=0.1)
 
 @pytest.fixture(scope="module")
 def portrait():
-    return portrait_record(RANK_ONE, (-2.0, 2.0), (-1.5, 1.5), 12, optimizer=DESCENT)
+    return portrait_record(RANK_ONE, {"w": (-2.0, 2.0), "e": (-1.5, 1.5)}, 12, optimizer=DESCENT)
 
 
 def test_cells_are_the_starts_and_the_flow_is_that_of_the_model(portrait):

@@ -153,24 +153,6 @@ REFERENCE_AT_TWO = next(
 )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        ([], "--p and --q are needed"),
-        *(
-            (["--p", "0.5", "--q", "0.8", f"--sigma={text}"], "--sigma")
-            for text in ("0:1:5", "1:1:5", "0.1:1", "nan:1:5", "a", "0.1:2:3:4")
-        ),
-        (["--p", "0.5", "--q", "0.8", "--sigma=1e-101:1:5"], "sigma must increase from at least"),
-        (["--p", "0.5", "--q", "0.8", "--samples", "100000000"], "--samples"),
-        (["--p", "0.5", "--q", "0.8", "--out", "x.gif"], "--out"),
-    ],
-)  # fmt: skip
-def test_bad_input_is_one_sentence(tmp_path, arguments, word):
-    assert_refused(run("gaussian", *arguments, cwd=tmp_path), word)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_record_says_which_sigma_is_best_and_with_what_chance():
     """The hilltop of ¼(x² − 1)² + 0.3x is at x = 0.34: all of σ = 0.05 falls to the lower left."""
     import flowsim

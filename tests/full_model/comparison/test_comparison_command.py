@@ -91,26 +91,3 @@ def test_the_command(tmp_path):
                 "--horizon", "0.5", "--require", "0.5", cwd=tmp_path)  # fmt: skip
     assert again.returncode == 4, again.stderr
     assert_refused(run("compare", "--points", "x.nc", "--length", "4", cwd=tmp_path), "length = 3")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        (["--grid", "20"], "--grid"),
-        (["--cloud", "5"], "--sigma"),
-        (["--cloud", "5", "--sigma", "1", "--grid", "2x2"], "one of"),
-        (["--from", "none.nc"], "--from redraws a stored record"),
-        (["--fix", "a=0.5"], "--fix"),
-        (["--batch", "5"], "--trainer"),
-        (["--require", "2"], "--require"),
-        (["--model", "linear"], "choose canonical, uniform, rank-one or states"),
-        (["--resume"], "checkpoint"),
-        (["--horizon", "0"], "--horizon"),
-        (["--noise-on", "attention"], "--noise"),
-        (["--noise", "0.02", "--length", "80"], "sampled batches"),
-    ],
-    ids=str,
-)
-def test_bad_input(tmp_path, arguments, word):
-    assert_refused(run("compare", "--p", "0.5", "--q", "0.8", *arguments, cwd=tmp_path), word)
-    assert list(tmp_path.iterdir()) == []

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from command import assert_refused, run
 
 from flowsim import MarkovChain
 from flowsim.labels import Label
@@ -23,7 +22,6 @@ from full_model.model.transformer import forward
 F64 = torch.float64
 #: S, p, N, d, attention.
 CASES = [(3, 0.6, 2, 4, "softmax"), (3, 0.8, 3, 4, "none")]
-SMALL = ["compare", "--model", "states", "--states", "3", "--p", "0.8", "--d", "3", "--grid", "2x3"]
 
 
 def arch_of(states, length, d, attention, m=2):
@@ -117,15 +115,3 @@ def test_below_the_threshold_the_trap_is_a_saddle():
     found = record.outcome.values.tolist()
     assert found[0] == Label.GLOBAL_MINIMUM and Label.LOCAL_MINIMUM not in found
     assert Label.SADDLE in found
-
-
-def test_the_command_line_refuses(tmp_path):
-    for more, words in (
-        (["--q", "0.5"], "takes no q"),
-        (["--trainer", "sgd"], "--trainer gd or flow"),
-        (["--noise", "0.1", "--length", "20"], "choose at most 10"),
-        (["--d", "1"], "3 states need d of at least 2"),
-        (["--fix", "a=0.5"], "--model uniform or rank-one"),
-    ):
-        assert_refused(run(*SMALL, *more, cwd=tmp_path), words)
-    assert_refused(run("compare", "--model", "states", "--p", "0.5", cwd=tmp_path), "--states")

@@ -106,5 +106,3 @@ def test_the_command_trains_it_on_a_process(tmp_path):
     arch = json.loads(record.attrs["settings"])["arch"]
     assert (arch["attention"], arch["decay"], arch["channels"]) == ("ssm", "positive", 3)
     assert list(record.baseline.values) == ["uniform", "unigram", "bigram", "Bayes"]
-    refused = run("train", "--process", "flips", "--p", "0.5", cwd=tmp_path)
-    assert refused.returncode == 2 and "omit the other options" in refused.stderr
