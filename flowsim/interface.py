@@ -204,6 +204,9 @@ RESERVED = frozenset({
     "place", "plane", "rule", "settling_time", "share", "side", "sliding_time", "status", "step",
     "steps_taken", "time", "vertex", "width",
 })  # fmt: skip
+#: Things of whose places a record has a variable for every coordinate, as in limit_x.
+_PLACED = ("arrow", "boundary", "cell", "cloud", "curve", "direction", "end", "fine", "limit",
+           "node", "orbit", "path", "start", "trained", "vertex")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -275,7 +278,8 @@ class Plane(_FormerPlane):
     def __init__(self, model: Model) -> None:
         if not hasattr(model, "coordinates"):
             raise InputError(f'{model.name} needs coordinates, such as coordinates = ("x", "y")')
-        for name in RESERVED.intersection(model.coordinates):
+        behind = {f"{thing}_{name}" for name in model.coordinates for thing in _PLACED}
+        for name in (RESERVED | behind).intersection(model.coordinates):
             raise InputError(
                 f"a record of {model.name} has a variable {name!r} already: call the coordinate "
                 f"another name, such as {name}_"
@@ -378,6 +382,8 @@ def cloud_names(plane: Plane) -> tuple[str, ...]:
 
 def differentiate(function: Callable[[Tensor], Tensor], theta: Tensor) -> Tensor:
     """∇f, shape of θ, of a function (..., k) ↦ (...) whose rows do not depend on one another."""
+    if not theta.numel():
+        return torch.zeros_like(theta)
     with torch.enable_grad():
         point = theta if theta.requires_grad else theta.detach().requires_grad_()
         total = function(point).sum()
@@ -387,6 +393,8 @@ def differentiate(function: Callable[[Tensor], Tensor], theta: Tensor) -> Tensor
 def _derivative(function: Callable[[Tensor], Tensor], theta: Tensor) -> Tensor:
     """∂f/∂θ, shape (..., k, k), of a function whose rows do not depend on one another."""
     k = theta.shape[-1]
+    if not theta.numel():
+        return theta.new_zeros(*theta.shape, k)
     with torch.enable_grad():  # one copy of the rows for every component: one way back, not k
         point = theta.detach().expand(k, *theta.shape).clone().requires_grad_()
         values = function(point)

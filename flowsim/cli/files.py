@@ -30,7 +30,7 @@ def read_kernel(path: Path) -> list[list[float]]:
         raise InputError(f"{str(path)!r} is no file")
     rows: list[list[float]] = []
     try:
-        with path.open(encoding="utf-8") as lines:
+        with path.open(encoding="utf-8-sig") as lines:
             for place, line in enumerate(map(str.strip, lines), 1):
                 values = [number(word) for word in line.split(",")] if line else []
                 if len(rows) >= MAX_STATES or len(values) > MAX_STATES:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import xarray as xr
 from flowsim.errors import InputError
 from flowsim.records.attributes import axes_of
 from flowsim.records.netcdf import read_record
+from flowsim.records.tables import read_columns
 
 #: A path, or paths by name.
 Paths = Any
@@ -40,7 +40,7 @@ def with_paths(record: xr.Dataset, paths: Paths) -> xr.Dataset:
 def path_columns(source: Any, across: str, up: str) -> tuple[np.ndarray, np.ndarray]:
     """The places of one source along both axes, each of shape (times, runs)."""
     if isinstance(source, (str, Path)):
-        source = _read(Path(source))
+        source = _read(Path(source), (across, up))
     what = f"a path over ({across}, {up})"
     if isinstance(source, xr.Dataset) and "canonical" in source:
         axes = source["canonical"].transpose(..., "model", "coordinate")
@@ -57,8 +57,7 @@ def path_columns(source: Any, across: str, up: str) -> tuple[np.ndarray, np.ndar
             y, x = np.moveaxis(np.asarray(source, dtype=float), -1, 0)
     except (TypeError, ValueError) as error:
         if named:
-            why = str(error).replace("np.str_(", "").replace(")", "")
-            raise InputError(f"{what} needs numbers in its columns: {why}") from None
+            raise InputError(f"{what} needs numbers in its columns: {error}") from None
         raise InputError(f"{what} is an array (times, 2) or (times, runs, 2): {error}") from None
     if x.size == 0:
         raise InputError(f"{what} has no rows")
@@ -80,7 +79,7 @@ def side_by_side(columns: Sequence[np.ndarray]) -> np.ndarray:
     return found
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path, numeric: tuple[str, str]) -> Any:
     if path.suffix == ".nc":
         return read_record(path)
     if path.suffix in (".jsonl", ".parquet"):  # as Weights & Biases keeps histories
@@ -98,43 +97,4 @@ def _read(path: Path) -> Any:
         raise InputError(
             f"a path is a record (.nc) or a table (.csv, .jsonl or .parquet), not {str(path)!r}"
         )
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeError) as error:
-        raise InputError(f"{str(path)!r} is no table of numbers: {error}") from None
-    return _columns(text, repr(str(path)))
-
-
-def _columns(text: str, source: str) -> dict[str, np.ndarray]:
-    """Columns of a table between commas, semicolons or tabs; numbers may have decimal commas."""
-    lines = [line for line in text.splitlines() if line.strip(' ,;\t"')]
-    if not lines:
-        raise InputError(f"{source} is no table of numbers: it is empty")
-    between = max(",;\t", key=lines[0].count)
-    head, *rows = csv.reader(lines, delimiter=between, skipinitialspace=True)
-    head = [cell.strip() for cell in head]
-    while head and not head[-1]:
-        head.pop()
-    if len(set(head)) < len(head) or not all(head):
-        raise InputError(f"{source} needs a first line with a name for every column, each once")
-    found: dict[str, list[str]] = {column: [] for column in head}
-    for number, row in enumerate(rows, 2):
-        cells = [cell.strip() for cell in row]
-        if len(cells) < len(head) or any(cells[len(head) :]):
-            raise InputError(
-                f"{source} is no table of numbers: row {number} has {len(cells)} cells, not "
-                f"{len(head)}"
-            )
-        for column, cell in zip(head, cells, strict=False):
-            found[column].append(cell)
-    return {column: np.array(cells) if column == "run" else _numbers(cells)
-            for column, cells in found.items()}  # fmt: skip
-
-
-def _numbers(cells: list[str]) -> np.ndarray:
-    """The numbers of a column, NaN where a cell is empty; the cells where they are none."""
-    texts = [cell.replace("\N{MINUS SIGN}", "-").replace(",", ".") or "nan" for cell in cells]
-    try:
-        return np.array(texts, dtype=float)
-    except ValueError:
-        return np.array(cells)
+    return read_columns(path, numeric)

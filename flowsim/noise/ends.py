@@ -71,6 +71,9 @@ def end_probabilities(
     warmth = np.atleast_1d(np.asarray(temperature, dtype=float))
     if warmth.ndim != 1 or not len(warmth) or (np.diff(warmth) <= 0).any():
         raise InputError("several temperatures must increase")
+    if "temperature" in starts.coords():
+        raise InputError("a record of noise has a variable 'temperature' already: call the "
+                         "coordinate another name, such as temperature_")  # fmt: skip
     require_integer("seeds", seeds, 1)
     count = prod(starts.shape)
     theta = to_model(model, starts.names, starts.block(0, count))

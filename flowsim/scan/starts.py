@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ import numpy as np
 from flowsim.errors import InputError
 from flowsim.interface import Model
 from flowsim.records.netcdf import open_sealed
+from flowsim.records.tables import read_columns
 
 #: Rows of a cloud that share one random stream.
 STREAM = 65_536
@@ -357,29 +357,10 @@ def as_starts(
 
 def _read_csv(path: Path, wanted: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
     """The wanted columns of a table; all that there are, and no rows, if one of them is missing."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        lines = csv.reader(file, skipinitialspace=True)
-        header = tuple(word.strip() for word in next(lines, []))
-        if any(header.count(name) != 1 for name in wanted):
-            return header, np.empty((0, len(header)))
-        columns, rows = [header.index(name) for name in wanted], []
-        for line in lines:
-            if not any(word.strip() for word in line):
-                continue
-            if len(line) != len(header):
-                raise InputError(
-                    f"line {lines.line_num} of {str(path)!r} has {len(line)} columns, "
-                    f"not {len(header)}"
-                )
-            rows.append([_number(line[column]) for column in columns])
-    return wanted, np.array(rows, dtype=float).reshape(-1, len(wanted))
-
-
-def _number(text: str) -> float:
-    """The float that plain characters spell; Python's own syntax takes 1_0 and foreign digits."""
-    if not text.isascii() or "_" in text:
-        raise ValueError(f"could not convert string to float: {text[:60]!r}")
-    return float(text)
+    table = read_columns(path, wanted)
+    if not {*wanted} <= table.keys():
+        return tuple(table), np.empty((0, len(table)))
+    return wanted, np.stack([table[name] for name in wanted], axis=-1)
 
 
 def _read_npy(path: Path, names: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:

@@ -42,7 +42,7 @@ def test_mathematics_are_letters_with_one_subscript(name, text):
     assert symbol(name) == text
 
 
-@pytest.mark.parametrize("names", [("label", "loss"), ("x", "curve")], ids=str)
+@pytest.mark.parametrize("names", [("label", "loss"), ("limit_x", "x")], ids=str)
 def test_names_that_a_record_needs_are_refused_before_anything_is_computed(names):
     model = model_of(names)
     for make in (

@@ -30,8 +30,9 @@ def test_runs_of_a_table_are_read(name, tmp_path):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [("x,y,run\n", "has no rows"), ("", "it is empty"),
-     ("x,y\n1,2\n3\n", "row 3 has 1 cells, not 2"),
+     ("x,y\n1,2\n3\n", "line 3 of .* has 1 cells, not 2"),
      ("x,y\n1,abc\n", "abc"), ("x,x\n1,2\n", "each once"), ("x,y\n,\n", "has no rows"),
+     ('x,y\n"1,5",2\n', "column x of .*'1,5'"),
      ("a,b\n1,2\n", "needs columns x and y; there are a, b")],
 )  # fmt: skip
 def test_what_is_no_table_of_paths_is_refused_in_a_sentence(text, reason, tmp_path):

@@ -172,6 +172,23 @@ def test_the_interface_is_what_an_author_needs():
     assert sum(not name.startswith("_") for name in plane) <= 10
 
 
+class Rows(flowsim.Model):
+    """A loss that loops over its rows, of which there must be one."""
+
+    coordinates = ("x", "y")
+
+    def loss(self, theta):
+        rows = theta.reshape(-1, 2)
+        wells = [((x - 1) ** 2 if x > 0 else (x + 1) ** 2) / 2 + y**2 / 2 for x, y in rows]
+        return torch.stack(wells).reshape(theta.shape[:-1])
+
+
+def test_a_loss_that_loops_over_its_rows_is_never_asked_of_none():
+    model, none = Rows(), torch.zeros(0, 2, dtype=torch.float64)
+    assert model.field(none).shape == (0, 2)
+    assert model.jacobian(none).shape == (0, 2, 2)
+
+
 LINE = """
 import flowsim
 

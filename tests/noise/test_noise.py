@@ -91,6 +91,13 @@ def test_an_array_of_starts_is_answered_in_one_sentence(well):
         end_probabilities(well, np.zeros((2, 1)), 0.1, 1.0, seeded())
 
 
+def test_a_coordinate_called_temperature_is_answered_in_one_sentence():
+    warm = flowsim.from_loss(lambda temperature, x: temperature**2 + x**2, "warm")
+    starts = {"temperature": np.array([0.5, 1.0]), "x": np.array([0.5])}
+    with pytest.raises(flowsim.InputError, match="has a variable 'temperature' already"):
+        end_probabilities(warm, starts, 0.1, 1.0, seeded())
+
+
 def test_missing_temperature_is_answered_in_one_sentence(tmp_path):
     done = run("noise", "--p", 0.5, "--q", 0.8, cwd=tmp_path)
     assert done.returncode == 2

@@ -78,11 +78,12 @@ def test_points_of_all_formats_are_the_same(tmp_path):
     np.save(tmp_path / "a.npy", rows)
     text = "\ufeffw, e\n" + "\n".join(f"{w!r},{e!r}" for e, w in rows.tolist()) + "\n\n"
     (tmp_path / "a.csv").write_text(text)
+    (tmp_path / "b.csv").write_text(text.replace(",", ";").replace(".", ",").replace("\n", ";\r\n"))
     columns = {name: ("anything", rows[:, i]) for i, name in enumerate("ew")}
     write_record(xr.Dataset(columns), tmp_path / "a.nc")
-    for suffix in ("npy", "csv", "nc"):
-        points = Points.read(tmp_path / f"a.{suffix}", ("e", "w"))
-        order = [points.names.index(name) for name in "ew"]
+    for name in ("a.npy", "a.csv", "b.csv", "a.nc"):
+        points = Points.read(tmp_path / name, ("e", "w"))
+        order = [points.names.index(axis) for axis in "ew"]
         assert np.array_equal(all_of(points)[:, order], rows)
         assert points.dims == ("point",)
 
@@ -90,12 +91,12 @@ def test_points_of_all_formats_are_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "word"),
     [
-        ("a.csv", "", "has no columns"),
+        ("a.csv", "", "it is empty"),
         ("a.csv", "e,w\n", "no points"),
         ("a.csv", "e,w\n1,nan\n", "point 1 of .*csv. is not finite"),
-        ("a.csv", "e,w\n1,two\n", "cannot be read"),
-        ("a.csv", "e,w\n1,\u0661\u0662\n", "cannot be read"),
-        ("a.csv", "e,w\n1,2\n3\n", "line 3 of .* has 1 columns, not 2"),
+        ("a.csv", "e,w\n1,two\n", "column w of .*'two'"),
+        ("a.csv", "e,w\n1,\u0661\u0662\n", "column w of "),
+        ("a.csv", "e,w\n1,2\n3\n", "line 3 of .* has 1 cells, not 2"),
         ("a.csv", "e,e\n1,2\n", "e, e"),
         ("a.nc", "not netcdf", "no valid digest"),
         (None, "", "no such file"),

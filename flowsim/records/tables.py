@@ -1,0 +1,66 @@
+"""Tables of numbers as people and spreadsheets save them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flowsim.errors import InputError
+
+
+def read_columns(path: Path, numeric: Collection[str]) -> dict[str, np.ndarray]:
+    """The columns of a .csv by name: numbers, NaN where a cell is empty, or else texts.
+
+    Commas, semicolons or tabs are between them, and but for commas numbers may have decimal commas.
+
+    Args:
+        path: the file; its first line names the columns, and empty lines are left out.
+        numeric: the columns that hold numbers.
+
+    Raises:
+        InputError: no table, a column without a name of its own, or a cell that is no number.
+    """
+    source = repr(str(path))
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            first = next((line for line in file if line.strip(' ,;\t"\r\n')), "")
+            file.seek(0)
+            between = max(",;\t", key=first.count)
+            lines = csv.reader(file, delimiter=between, skipinitialspace=True)
+            found = [(lines.line_num, [cell.strip() for cell in line]) for line in lines]
+    except (OSError, UnicodeError, csv.Error) as error:
+        raise InputError(f"{source} is no table of numbers: {error}") from None
+    rows = [(at, cells) for at, cells in found if any(cells)]
+    if not rows:
+        raise InputError(f"{source} is no table of numbers: it is empty")
+    head = rows.pop(0)[1]
+    while not head[-1]:
+        head.pop()
+    if len(set(head)) < len(head):
+        raise InputError(f"{source} needs columns with names, each once, not {', '.join(head)}")
+    for at, cells in rows:
+        if len(cells) < len(head) or any(cells[len(head) :]):
+            raise InputError(f"line {at} of {source} has {len(cells)} cells, not {len(head)}")
+    columns: dict[str, Any] = {
+        name: np.array([cells[i] for _, cells in rows], str) for i, name in enumerate(head)
+    }
+    for name in columns.keys() & {*numeric}:
+        try:
+            columns[name] = np.array([_number(x, between) for x in columns[name].tolist()], float)
+        except ValueError as error:
+            raise InputError(f"the column {name} of {source}: {error}") from None
+    return columns
+
+
+def _number(cell: str, between: str) -> float:
+    """The float that plain characters spell; Python's own syntax takes 1_0 and foreign digits."""
+    text = cell.replace("\N{MINUS SIGN}", "-") or "nan"
+    if between != ",":
+        text = text.replace(",", ".")
+    if not text.isascii() or "_" in text:
+        raise ValueError(f"could not convert string to float: {cell[:60]!r}")
+    return float(text)
