@@ -311,22 +311,23 @@ class BatchState:
         checked: int = 0,
     ) -> tuple[Tensor, ...]:
         """``function`` of rows of which these columns alone are right, and of more tensors."""
-        chart, own = self.chart, copy(self)
+        chart = self.chart
         flags = {x: getattr(chart, x) for x in ("any_logarithmic", "all_logarithmic")}
         parts = [
             x for x in ("signs", "logarithmic", "seen", "zero") if getattr(chart, x) is not None
         ]
-
-        def called(*given: Tensor) -> tuple[Tensor, ...]:
-            rows, others = copy(own), list(given)
-            named = {part: others.pop(0) for part in parts}
-            rows.chart = Chart(**named, at_zero=chart.at_zero)
-            vars(rows.chart).update(flags)
-            vars(rows).update({column: others.pop(0) for column in columns})
-            return function(rows, *others)
-
         key = name, chart.at_zero, *flags.values(), *parts
         if key not in self.replays:
+            own = copy(self)
+
+            def called(*given: Tensor) -> tuple[Tensor, ...]:
+                rows, others = copy(own), list(given)
+                named = {part: others.pop(0) for part in parts}
+                rows.chart = Chart(**named, at_zero=chart.at_zero)
+                vars(rows.chart).update(flags)
+                vars(rows).update({column: others.pop(0) for column in columns})
+                return function(rows, *others)
+
             self.replays[key] = Replay(called, checked)
         given = [getattr(chart, part) for part in parts] + [getattr(self, x) for x in columns]
         return self.replays[key](*given, *more)

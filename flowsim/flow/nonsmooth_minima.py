@@ -45,7 +45,7 @@ _NEARBY = 100
 #: A row slides along a jump where velocities around differ by this part of the fastest. It is
 #: followed by Euler's steps of both first parts of its way, and rests where it comes no further
 #: than so many steps in a hundred; then by those of the others. As often as the last number goes
-#: into a part, steps are taken.
+#: into a part, but the smallest, steps are taken.
 _JUMP, _SLIDES, _RESTS, _FAR = 0.1, (2e-3, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7), 5.0, 10
 
 
@@ -171,17 +171,18 @@ def slide(model: Model, theta: Tensor, way: Tensor) -> Tensor:
     of two lengths must lead to one place.
     """
     unit, around = way[:, None, None], _directions(theta.shape[1]).to(theta)
-    jumps = torch.ones(len(theta), dtype=torch.bool)
+    jumps, before = torch.ones(len(theta), dtype=torch.bool), torch.zeros_like(way)
     for part in _HELD:
         speeds = model.field(theta[:, None] + part * unit * around).detach()
         apart = (speeds - speeds[:, :1]).norm(dim=2).amax(1)
-        jumps &= apart > _JUMP * speeds.norm(dim=2).amax(1)
+        jumps &= (apart > _JUMP * speeds.norm(dim=2).amax(1)) & (apart > before / 2)
+        before = apart
     rows, ends = jumps.nonzero()[:, 0], torch.full_like(theta, torch.nan)
     rough = place = _slid(model, theta[rows], way[rows], _SLIDES[0])
     rests = place.isfinite().all(1)
     rows, rough, place = rows[rests], rough[rests], theta[rows[rests]]
     for part in _SLIDES[1:]:
-        place = _slid(model, place, way[rows], part)
+        place = _slid(model, place, way[rows], part) if len(rows) else place
     alike = (rough - place).norm(dim=1) <= _RESTS * _SLIDES[0] * (rough - theta[rows]).norm(dim=1)
     ends[rows[alike]] = place[alike]
     return ends
@@ -190,7 +191,7 @@ def slide(model: Model, theta: Tensor, way: Tensor) -> Tensor:
 def _slid(model: Model, theta: Tensor, way: Tensor, part: float) -> Tensor:
     """Where Euler's steps of a part of the way lead points θ (n, k), NaN where to no rest."""
     begun = theta
-    for _ in range(round(_FAR / part / 100)):
+    for _ in range(round(_FAR / max(part, _SLIDES[1]) / 100)):
         before = theta
         length = part * torch.maximum(way, (theta - begun).abs().amax(1))[:, None]
         for _ in range(100):

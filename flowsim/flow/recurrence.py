@@ -48,6 +48,8 @@ _CLEARLY = 1e-2
 _HALVINGS, _SAME, _EVEN = 3, 1e-3, 0.25
 #: A coordinate turns with an outward spiral that has this part of the largest in it.
 _TAKES_PART = 1e-3
+#: A step is cut into so many parts to find where it crosses a surface, and the part again.
+_SECTIONS = 64
 #: Pieces of a row's steps, of which the first is left out; a row is looked at first when so many
 #: of as many parts of each are over.
 _PIECES, LOOKS = 8, 3
@@ -351,19 +353,23 @@ def _advance(state: Any, h: Tensor, going: Tensor) -> None:
 def _crossing(ends: Sequence[Tensor], h: Tensor, anchor: Tensor, normal: Tensor,
               ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Crossings of surfaces by Hermite's quintics through both ends of steps: part of h, place."""
-    low, high = torch.zeros_like(h), torch.ones_like(h)
-    for _ in range(50):
-        middle = (low + high) / 2
-        below = ((hermite(ends, h, middle) - anchor) * normal).sum(1) < 0
-        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-    return high, hermite(ends, h, high)
+    h, width = h.unsqueeze(1), 1.0
+    shifts = (anchor, 0.0, 0.0, anchor, 0.0, 0.0)
+    heights = [((x - y) * normal).sum(1, True) for x, y in zip(ends, shifts, strict=True)]
+    low, parts = torch.zeros_like(h), torch.arange(1, 1 + _SECTIONS).to(h) / _SECTIONS
+    for _ in range(9):
+        over = hermite(heights, h, low + width * parts) >= 0
+        over[:, -1] = True
+        low = low + width * (over.int().argmax(1, keepdim=True) / _SECTIONS)
+        width /= _SECTIONS
+    part = low + width
+    return part[:, 0], hermite(ends, h, part)
 
 
 def hermite(ends: Sequence[Tensor], h: Tensor, part: Tensor) -> Tensor:
     """The quintic with these values, slopes and curvatures at a step's ends, at a part of h."""
     one, slope, curve, other, slope_there, curve_there = ends
-    t, h = part.unsqueeze(1), h.unsqueeze(1)
-    u = 1 - t
+    t, u = part, 1 - part
     first = one * (1 + 3 * t + 6 * t**2) + h * slope * t * (1 + 3 * t) + h**2 / 2 * curve * t**2
     last = other * (1 + 3 * u + 6 * u**2) - h * slope_there * u * (1 + 3 * u)
     last = last + h**2 / 2 * curve_there * u**2

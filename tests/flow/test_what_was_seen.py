@@ -160,7 +160,7 @@ def test_a_quintic_is_known_by_values_slopes_and_curvatures_at_its_ends():
     h, parts = 1.7, torch.linspace(0, 1, 7, dtype=torch.float64)
     slopes = known, known.deriv(), known.deriv(2)
     ends = [torch.full((7, 1), p(x), dtype=torch.float64) for x in (0.0, h) for p in slopes]
-    found = hermite(ends, torch.full((7,), h, dtype=torch.float64), parts)[:, 0]
+    found = hermite(ends, torch.full((7, 1), h, dtype=torch.float64), parts[:, None])[:, 0]
     assert found.numpy() == pytest.approx(known(h * parts.numpy()), rel=1e-13)
 
 
