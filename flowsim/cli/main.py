@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Annotated, Any, NoReturn, get_type_hints
 
 import typer
@@ -20,19 +21,6 @@ from typer.core import TyperCommand
 
 from flowsim import notices
 from flowsim.cli import options
-from flowsim.cli.commands import (
-    cmd_chain,
-    cmd_compare,
-    cmd_continue,
-    cmd_explore,
-    cmd_gaussian,
-    cmd_info,
-    cmd_noise,
-    cmd_portrait,
-    cmd_scan,
-    cmd_train,
-    cmd_verify,
-)
 from flowsim.cli.interruption import INTERRUPTED, SENTENCE, ended_by_signals
 from flowsim.cli.output import BAD_INPUT, echo, redraw, warn
 from flowsim.errors import InputError, Interrupted
@@ -121,38 +109,28 @@ def command(run: Callable[[Any], None]) -> Callable[..., None]:
     return from_shell
 
 
-for run, text in (
-    (cmd_portrait.portrait, "Draw basins of attraction, or any record."),
-    (cmd_explore.explore, "Explore basins and training in the browser."),
-    (cmd_scan.scan, "Find where each of many initializations ends."),
-    (cmd_gaussian.gaussian, "Draw success against a Gaussian's scale."),
-    (cmd_continue.continue_, "Follow critical points over a parameter."),
-    (cmd_noise.noise, "Say how likely each end is under noise."),
-    (cmd_compare.compare, "Compare full training with the reduced flow."),
-    (cmd_train.train, "Train the full transformer."),
-    (cmd_verify.verify, "Check the papers' theorems."),
-    (cmd_chain.chain, "Say what is known of a Markov chain."),
-    (cmd_info.info, "Say what a record or checkpoint holds."),
+for name, text in (
+    ("portrait", "Draw basins of attraction, or any record."),
+    ("explore", "Explore basins and training in the browser."),
+    ("scan", "Find where each of many initializations ends."),
+    ("gaussian", "Draw success against a Gaussian's scale."),
+    ("continue_", "Follow critical points over a parameter."),
+    ("noise", "Say how likely each end is under noise."),
+    ("compare", "Compare full training with the reduced flow."),
+    ("train", "Train the full transformer."),
+    ("verify", "Check the papers' theorems."),
+    ("chain", "Say what is known of a Markov chain."),
+    ("info", "Say what a record or checkpoint holds."),
 ):
-    name = run.__name__.rstrip("_")
-    app.command(name, cls=_InSections, short_help=text)(command(run))
+    word = name.rstrip("_")
+    run = getattr(import_module(f"flowsim.cli.commands.cmd_{word}"), name)
+    app.command(word, cls=_InSections, short_help=text)(command(run))
 
 
 def main() -> None:
     """Entry point: run the command, turn bad input into one sentence and exit code 2."""
-    _open_closed_streams()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # Greek letters in an ASCII terminal
-            stream.reconfigure(errors="backslashreplace")
-    with ended_by_signals():
-        _run(options.join_ranges(sys.argv[1:]))
-
-
-def _open_closed_streams() -> None:
-    """Let descriptors 0 to 2 that are closed lead to nowhere.
-
-    A file that is opened later would take their number, and receive the messages for the user.
-    """
+    # closed descriptors lead to nowhere: else a file that is opened later would take their number,
+    # and receive the messages for the user
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
@@ -161,6 +139,11 @@ def _open_closed_streams() -> None:
             os.set_inheritable(number, True)
         if getattr(sys, name) is None:  # so does Python call what was closed when it began
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # Greek letters in an ASCII terminal
+            stream.reconfigure(errors="backslashreplace")
+    with ended_by_signals():
+        _run(options.join_ranges(sys.argv[1:]))
 
 
 def _run(arguments: list[str]) -> None:

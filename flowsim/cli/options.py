@@ -299,6 +299,11 @@ def schedule(section: str) -> Any:
     return option(section, "KIND", f"{text}  [default: cosine for adamw-papers]")
 
 
+def side(axis: str, usual: str) -> Any:
+    text = f"Window in {axis}.  [default: {usual}]"
+    return option(WINDOW, "LOW:HIGH", text, parser=interval)
+
+
 P = Annotated[float | None, option(CHAIN, "P", "P(0→1), between 0 and 1.", parser=probability)]
 Q = Annotated[float | None, option(CHAIN, "Q", "P(1→0), between 0 and 1.", parser=probability)]
 States = Annotated[
@@ -369,15 +374,9 @@ Windows = Annotated[
            "or any coordinates of your own model: the first horizontal, the second vertical.",
            "--window", parser=ranges),
 ]  # fmt: skip
-WRange = Annotated[
-    Interval | None, option(WINDOW, "LOW:HIGH", "Window in w.  [default: -3:3]", parser=interval)
-]
-ERange = Annotated[
-    Interval | None, option(WINDOW, "LOW:HIGH", "Window in e.  [default: -3:3]", parser=interval)
-]
-ARange = Annotated[
-    Interval | None, option(WINDOW, "LOW:HIGH", "Window in a.  [default: -1:1]", parser=interval)
-]
+WRange = Annotated[Interval | None, side("w", "-3:3")]
+ERange = Annotated[Interval | None, side("e", "-3:3")]
+ARange = Annotated[Interval | None, side("a", "-1:1")]
 Rtol = Annotated[
     float | None,
     option(ACCURACY, "X", "Relative error per step.  [default: 1e-10 or 1e-6, by model]",

@@ -23,7 +23,7 @@ from bokeh.server.server import Server
 from flowsim.errors import InputError
 from flowsim.explorer.layers import warm
 from flowsim.explorer.link import from_query
-from flowsim.explorer.page.jobs import Pools
+from flowsim.explorer.page.jobs import Pools, open_pools
 from flowsim.explorer.page.visit import Visit
 from flowsim.explorer.view import View
 
@@ -80,7 +80,7 @@ def serve(usual: View, port: int, ready: Callable[[str], None]) -> None:
     logging.getLogger("bokeh").setLevel(logging.ERROR)  # pages that go away are no news
     for name in ("bokeh.server.protocol_handler", "tornado.application"):
         logging.getLogger(name).addFilter(is_news)
-    port, pools, visits = open_port(port), Pools(), set[Visit]()
+    port, pools, visits = open_port(port), open_pools(), set[Visit]()
     server = Server(
         {"/": Application(FunctionHandler(partial(_fill, usual, pools, visits)))},
         port=port, address=HOST, allow_websocket_origin=[f"{HOST}:{port}", f"localhost:{port}"],
@@ -109,6 +109,7 @@ def serve(usual: View, port: int, ready: Callable[[str], None]) -> None:
         for number, handler in before.items():
             signal.signal(number, handler)
         server.stop()
-        pools.close()
+        for pool in pools.values():  # what runs ends at its next look at its page
+            pool.shutdown(wait=False, cancel_futures=True)
         for task in asyncio.all_tasks(loop.asyncio_loop):
             task.cancel()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from flowsim.boundary.cells import NO_BASIN
 from flowsim.explorer.layers import ends_of, followed
-from flowsim.explorer.view import DRAWS, FEWER_DRAWS, GaussianCloud, Start, Stop, View
+from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Start, Stop, View
 from flowsim.flow.options import Limits
 from flowsim.flow.orbits import drawn_orbits, find_limits
 from flowsim.flow.solver import solver_of
@@ -205,18 +205,17 @@ class CloudShare:
         return float(count / len(self.label)), float(low), float(high)
 
 
-def draws(cloud: GaussianCloud, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The cloud's starts, y and x: the same draws whatever its centre and spread."""
-    unit = np.random.Generator(np.random.PCG64(0)).standard_normal((count, 2))
-    return cloud.y + cloud.sigma * unit[:, 0], cloud.x + cloud.sigma * unit[:, 1]
-
-
 def cloud_shares(view: View, stop: Stop = lambda: False) -> Iterator[CloudShare]:
     """The shares of the view's cloud, ever more of its starts; ends early when stopped."""
     if view.cloud is None:
         return
     model, ends, label = view.model, ends_of(view), np.empty(0, np.int8)
-    y, x = draws(view.cloud, DRAWS if view.at_once else FEWER_DRAWS)
+    count = DRAWS if view.at_once else FEWER_DRAWS
+    unit = np.random.Generator(np.random.PCG64(0)).standard_normal((count, 2))  # of every cloud
+    y, x = (
+        view.cloud.y + view.cloud.sigma * unit[:, 0],
+        view.cloud.x + view.cloud.sigma * unit[:, 1],
+    )
     rows = theta_at(model.plane, torch.from_numpy(x), torch.from_numpy(y), view.fixed_values)
     quick = view.at_once or solver_of(model).batched
     for part in rows.split(len(rows) if quick else _AT_ONCE):

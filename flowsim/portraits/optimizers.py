@@ -22,7 +22,6 @@ from flowsim.scan.follow import names_of_codes
 from flowsim.scan.starts import cell_centres
 from flowsim.training.descent import descend
 from flowsim.training.optimizer_choice import OptimizerChoice
-from flowsim.training.trained import Trained
 
 #: The optimizers with their usual rates. Sign descent is Adam without means.
 COMPARED: dict[str, tuple[str, float, dict[str, Any]]] = {
@@ -102,7 +101,16 @@ def compare_optimizers(
     for name, choice in choices.items():
         counted = next_stage and next_stage(f"steps of {name}", len(theta) * steps)
         found = descend(model, theta, choice, counted)
-        _settle(model, found)
+        # runs that keep going about an end of the flow have it, as all of sign descent's do
+        going = (found.label == Label.PERIODIC) | (found.label == Label.BOUNDED)
+        going |= found.label == Label.UNRESOLVED
+        rows = (going & found.theta.isfinite().all(1)).nonzero()[:, 0]
+        if len(rows) and len(found.largest):
+            limits = find_limits(model, found.theta[rows])
+            away = (limits.theta - found.theta[rows]).abs().amax(1)
+            near = (away <= _ABOUT * found.largest[rows]) & (limits.label != Label.UNRESOLVED)
+            for key in ("label", "theta", "loss"):
+                getattr(found, key)[rows[near]] = getattr(limits, key)[near]
         codes.append(ends.identify(found))
     label = torch.stack([code.int() for code in codes]).reshape(-1, len(y), len(x)).numpy()
     names = names_of_codes(ends, label)
@@ -135,17 +143,3 @@ def compare_optimizers(
         **ends.attributes(),
     }
     return described(record.assign_attrs(provenance(settings)), model.long_names)
-
-
-def _settle(model: Model, found: Trained) -> None:
-    """Give runs that keep going about an end of the flow that end, as sign descent's all do."""
-    going = (found.label == Label.PERIODIC) | (found.label == Label.BOUNDED)
-    going |= found.label == Label.UNRESOLVED
-    rows = (going & found.theta.isfinite().all(1)).nonzero()[:, 0]
-    if not len(rows) or not len(found.largest):
-        return
-    limits = find_limits(model, found.theta[rows])
-    away = (limits.theta - found.theta[rows]).abs().amax(1)
-    near = (away <= _ABOUT * found.largest[rows]) & (limits.label != Label.UNRESOLVED)
-    for name in ("label", "theta", "loss"):
-        getattr(found, name)[rows[near]] = getattr(limits, name)[near]

@@ -92,7 +92,17 @@ def gaussian(
     (array([0.044, 0.381]), array([0, 0]))
     """
     names = cloud_names(model.plane)
-    sigmas = _checked(sigmas, samples, model.end_losses() is not None)
+    sigmas = np.asarray(sigmas, dtype=np.float64)
+    increasing = sigmas.ndim == 1 and sigmas.size > 0 and bool((np.diff(sigmas) > 0).all())
+    bounded = model.end_losses() is not None
+    if not bounded and not (increasing and sigmas[0] > 0 and np.isfinite(sigmas[-1])):
+        raise InputError("sigma must increase, and be positive and finite")
+    if bounded and not (increasing and sigmas[0] >= SMALLEST_SIGMA and sigmas[-1] <= LARGEST_SIGMA):
+        raise InputError(
+            f"sigma must increase from at least {SMALLEST_SIGMA:g} to at most {LARGEST_SIGMA:g}"
+        )
+    if samples < 1:
+        raise InputError(f"samples must be at least 1, not {samples}")
     options = SolverOptions(rtol, atol, max_steps, progress=progress if optimizer is None else None)
     optimizer = optimizer if optimizer is None else optimizer.on(model)
     generator = torch.Generator().manual_seed(seed)
@@ -162,21 +172,6 @@ def gaussian(
     record["sigma"].attrs["long_name"] = f"standard deviation σ of {drawn}"
     record.attrs = provenance(record.attrs)
     return record
-
-
-def _checked(sigmas: np.ndarray, samples: int, bounded: bool) -> np.ndarray:
-    """The scales as an array; InputError for what ``gaussian`` does not take."""
-    sigmas = np.asarray(sigmas, dtype=np.float64)
-    increasing = sigmas.ndim == 1 and sigmas.size > 0 and bool((np.diff(sigmas) > 0).all())
-    if not bounded and not (increasing and sigmas[0] > 0 and np.isfinite(sigmas[-1])):
-        raise InputError("sigma must increase, and be positive and finite")
-    if bounded and not (increasing and sigmas[0] >= SMALLEST_SIGMA and sigmas[-1] <= LARGEST_SIGMA):
-        raise InputError(
-            f"sigma must increase from at least {SMALLEST_SIGMA:g} to at most {LARGEST_SIGMA:g}"
-        )
-    if samples < 1:
-        raise InputError(f"samples must be at least 1, not {samples}")
-    return sigmas
 
 
 def _advice(end_codes: Tensor, sigmas: np.ndarray, ends: Ends) -> dict[str, float]:

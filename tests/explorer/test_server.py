@@ -17,7 +17,7 @@ from tornado.websocket import websocket_connect
 from visitor import Served
 
 from flowsim import InputError
-from flowsim.explorer.page.jobs import Jobs, Pools
+from flowsim.explorer.page.jobs import Jobs, open_pools
 
 
 class Page:
@@ -28,7 +28,7 @@ class Page:
 
 
 def test_a_newer_job_replaces_an_older_one_and_a_closed_page_stops_all():
-    pools, shown, failed = Pools(), [], []
+    pools, shown, failed = open_pools(), [], []
     jobs = Jobs(Page(), pools, failed.append)
     begun, ended = threading.Event(), threading.Event()
 
@@ -57,7 +57,8 @@ def test_a_newer_job_replaces_an_older_one_and_a_closed_page_stops_all():
     jobs.close()
     assert ended.wait(10) and failed == ["no such thing"]
     jobs.start("plane", lambda stop: ["late"], shown.append)
-    pools.close()
+    for pool in pools.values():
+        pool.shutdown(wait=False, cancel_futures=True)
     assert shown == ["new"]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from flowsim.cli import options, sizes
 from flowsim.cli.files import require_file
 from flowsim.cli.groups import FigureFiles, ModelOnChain, chain_words
-from flowsim.cli.options import FULL, OUTPUT, TRAINING, WINDOW, Interval, option
+from flowsim.cli.options import FULL, OUTPUT, TRAINING, Interval, option
 from flowsim.cli.output import neutral_command, progress, write_and_report
 from flowsim.errors import InputError
 from flowsim.models.states import HIDDEN_PER_STATE
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from full_model.comparison.choices import Comparison
 
 _WINDOW = Interval(-2.0, 2.0)
-_WIDTH = "[default: -2:2, since full models train for long from further out]"
+_WIDTH = "-2:2, since full models train for long from further out"
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,8 @@ class Compare(ModelOnChain, FigureFiles):
                "adamw-papers, on sampled batches."),
     ] = "gd"  # fmt: skip
     grid: options.Grid = None
-    w_range: Annotated[
-        Interval | None,
-        option(WINDOW, "LOW:HIGH", f"Window in w.  {_WIDTH}", parser=options.interval),
-    ] = None
-    e_range: Annotated[
-        Interval | None,
-        option(WINDOW, "LOW:HIGH", "Window in e.  [default: -2:2]", parser=options.interval),
-    ] = None
+    w_range: Annotated[Interval | None, options.side("w", _WIDTH)] = None
+    e_range: Annotated[Interval | None, options.side("e", "-2:2")] = None
     points: options.PointsFile = None
     cloud: options.Cloud = None
     sigma: options.Sigma = None

@@ -23,17 +23,13 @@ _THREADS = {"plane": 2, "edge": 1, "training": 2}
 _TAKEN_APART = 2.0
 
 
-class Pools:
-    """Thread pools that all pages of a server share, one for each kind of work."""
+#: Thread pools that all pages of a server share, by the kind of work.
+Pools = dict[str, ThreadPoolExecutor]
 
-    def __init__(self) -> None:
-        self.of = {name: ThreadPoolExecutor(count, thread_name_prefix=f"flowsim-{name}")
-                   for name, count in _THREADS.items()}  # fmt: skip
 
-    def close(self) -> None:
-        """Let nothing new begin; what runs ends at its next look at its page."""
-        for pool in self.of.values():
-            pool.shutdown(wait=False, cancel_futures=True)
+def open_pools() -> Pools:
+    return {name: ThreadPoolExecutor(count, thread_name_prefix=f"flowsim-{name}")
+            for name, count in _THREADS.items()}  # fmt: skip
 
 
 class Jobs:
@@ -57,7 +53,7 @@ class Jobs:
         if self.closed:
             return
         event = self._stops[kind] = threading.Event()
-        self.pools.of[pool].submit(self._run, event, work, show, done)
+        self.pools[pool].submit(self._run, event, work, show, done)
 
     def stop(self, kind: str) -> None:
         """Stop the job of that kind, if there is one; it shows nothing more."""
