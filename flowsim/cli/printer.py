@@ -49,7 +49,12 @@ def _lines(entries: Mapping[str, Any], indent: str = "") -> list[tuple[str, str]
                 lines += _table([list(columns), *rows], indent)
         elif isinstance(value, Mapping):
             lines.append((f"{indent}{name}", ""))
-            value = _beside_the_flow(value) if name == "fraction" else value
+            flow = [key for key in value if name == "fraction" and key.startswith("flow_")]
+            if flow:  # each share beside that of gradient flow
+                beside = {key: f", by gradient flow {value[f'flow_{key}']:.2%}"
+                          for key in value if f"flow_{key}" in flow}  # fmt: skip
+                value = {key: f"{share:.2%}{beside.get(key, '')}"
+                         for key, share in value.items() if key not in flow}  # fmt: skip
             parts = list(value.values())
             if all(isinstance(part, Mapping) for part in parts):
                 lines += _records(parts[:_MANY], indent + "  ", list(value)[:_MANY])
@@ -62,17 +67,6 @@ def _lines(entries: Mapping[str, Any], indent: str = "") -> list[tuple[str, str]
         else:
             lines.append((f"{indent}{name}", _text(value)))
     return lines
-
-
-def _beside_the_flow(shares: Mapping[str, float]) -> Mapping[str, Any]:
-    flow = {name: share for name, share in shares.items() if name.startswith("flow_")}
-    if not flow:
-        return shares
-    return {
-        name: f"{share:.2%}" + (f", by gradient flow {flow[f'flow_{name}']:.2%}"
-                                if f"flow_{name}" in flow else "")
-        for name, share in shares.items() if name not in flow
-    }  # fmt: skip
 
 
 def _columns(entries: Mapping[str, Any], least: int) -> dict[str, list[Any]]:

@@ -33,7 +33,13 @@ def follow(
     With an optimizer the starts are trained, and progress counts steps instead of starts.
     """
     if options.optimizer is not None:
-        return trained_points(model, theta, options)
+        trained = descend(model, theta, options.optimizer, options.progress)
+        points = np.empty(len(theta), training_dtype(model))
+        for name in ("label", "status", "rule", *recorded(model)):
+            points[name] = getattr(trained, name).numpy()
+        for i, name in enumerate(model.coordinates):
+            points[f"end_{name}"] = trained.theta[:, i].numpy()
+        return points
     if options.integrator == "flowsim":
         limits = limits_by(model, theta, options)
     else:
@@ -153,17 +159,6 @@ def training_dtype(model: Model) -> np.dtype:
     ends = [(f"end_{name}", "<f8") for name in model.coordinates]
     codes = [(name, "i1") for name in ("label", "status", "rule")]
     return np.dtype([*codes, *recorded(model).items(), *ends])
-
-
-def trained_points(model: Model, theta: Tensor, options: SolverOptions) -> np.ndarray:
-    """Results of training every row of θ; progress counts the steps of all."""
-    found = descend(model, theta, options.optimizer, options.progress)
-    points = np.empty(len(theta), training_dtype(model))
-    for name in ("label", "status", "rule", *recorded(model)):
-        points[name] = getattr(found, name).numpy()
-    for i, name in enumerate(model.coordinates):
-        points[f"end_{name}"] = found.theta[:, i].numpy()
-    return points
 
 
 def resolve_optimizer(

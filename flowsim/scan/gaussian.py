@@ -7,12 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import xarray as xr
-from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.flow.options import Limits, SolverOptions
+from flowsim.flow.options import SolverOptions
 from flowsim.flow.orbits import limits_by
-from flowsim.interface import Integral, Model, checks_model, closed_basin, cloud_names
+from flowsim.interface import Model, checks_model, closed_basin, cloud_names
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 from flowsim.records.attributes import provenance
@@ -156,8 +155,19 @@ def gaussian(
         "seed": seed,
         **options.attributes(),
         "unresolved": int(record["count_unresolved"].sum()),
-        **_advice(end_codes, sigmas, ends),
     }
+    losses, best = np.array([end.loss for end in ends.found]), [int(Label.GLOBAL_MINIMUM)]
+    if not ends.named:
+        known = losses[np.isfinite(losses)]
+        alike = known.min() + _ALIKE * np.ptp(known) if len(known) else -np.inf
+        best = [i + 1 for i, x in enumerate(losses) if np.isfinite(x) and x <= alike]
+    if best:  # the σ that reaches the least loss most often, by the lower end of the interval
+        reached = np.isin(end_codes.numpy(), best).sum(1)
+        least, most = wilson_interval(reached, samples)
+        at = int(np.argmax(least))
+        chances = {"chance": reached[at] / samples, "low": least[at], "high": most[at]}
+        record.attrs["best_sigma"] = float(sigmas[at])
+        record.attrs |= {f"best_{name}": float(x) for name, x in chances.items()}
     if optimizer is not None:
         record.attrs |= optimizer.attributes()
     if trained is not None and ends.named:
@@ -166,51 +176,20 @@ def gaussian(
         columns = {"learned": learned / samples, "learned_low": low, "learned_high": high}
         record = record.assign({name: ("sigma", column) for name, column in columns.items()})
     if integral is not None:
-        record = _against_the_closed_form(record, model, integral, theta, limits)
+        expected, energy = closed_basin(model, theta), integral.energy
+        if expected is not None and energy is not None:  # labels against the analytic basin
+            level, end = energy(theta), energy(limits.theta)
+            clear = ~((level - integral.saddle_energy).abs() <= _ENERGY_BAND)
+            clear &= limits.label != Label.UNRESOLVED
+            wrong = clear & ((limits.label == Label.GLOBAL_MINIMUM) != expected)
+            record["wrong"] = ("sigma", wrong.sum(dim=1).numpy())
+            # a coordinate that keeps its sign is not followed below that
+            normal = model.plane.project(limits.theta)[..., 1].abs() > 1e-300
+            drift = torch.where(normal, (end - level).abs() / level.abs().clamp_min(1), torch.nan)
+            largest = float(np.nanmax(drift.numpy(), initial=0))
+            record.attrs |= {"wrong": int(wrong.sum()), "largest_relative_energy_drift": largest}
     *first, last = names
     drawn = " and ".join([", ".join(first), last] if first else [last])
     record["sigma"].attrs["long_name"] = f"standard deviation σ of {drawn}"
     record.attrs = provenance(record.attrs)
-    return record
-
-
-def _advice(end_codes: Tensor, sigmas: np.ndarray, ends: Ends) -> dict[str, float]:
-    """The σ that reaches the least loss most often, by the lower end of the interval, and how."""
-    losses = np.array([end.loss for end in ends.found])
-    if ends.named:
-        best = [int(Label.GLOBAL_MINIMUM)]
-    elif np.isfinite(losses).any():
-        known = losses[np.isfinite(losses)]
-        alike = known.min() + _ALIKE * np.ptp(known)
-        best = [i + 1 for i, x in enumerate(losses) if np.isfinite(x) and x <= alike]
-    else:
-        return {}
-    reached = np.isin(end_codes.numpy(), best).sum(1)
-    low, high = wilson_interval(reached, end_codes.shape[1])
-    at = int(np.argmax(low))
-    return {
-        "best_sigma": float(sigmas[at]),
-        "best_chance": float(reached[at] / end_codes.shape[1]),
-        "best_low": float(low[at]),
-        "best_high": float(high[at]),
-    }
-
-
-def _against_the_closed_form(
-    record: xr.Dataset, model: Model, integral: Integral, start: Tensor, limits: Limits
-) -> xr.Dataset:
-    """The record with the labels that contradict the analytic basin, and the energy's drift."""
-    expected, energy = closed_basin(model, start), integral.energy
-    if expected is None or energy is None:
-        return record
-    level, end = energy(start), energy(limits.theta)
-    clear = ~((level - integral.saddle_energy).abs() <= _ENERGY_BAND)
-    known = limits.label != Label.UNRESOLVED
-    wrong = clear & known & ((limits.label == Label.GLOBAL_MINIMUM) != expected)
-    record["wrong"] = ("sigma", wrong.sum(dim=1).numpy())
-    # a coordinate that keeps its sign is not followed below that
-    normal = model.plane.project(limits.theta)[..., 1].abs() > 1e-300
-    drift = torch.where(normal, (end - level).abs() / level.abs().clamp_min(1), torch.nan)
-    record.attrs["wrong"] = int(wrong.sum())
-    record.attrs["largest_relative_energy_drift"] = float(np.nanmax(drift.numpy(), initial=0))
     return record

@@ -33,7 +33,21 @@ def scan_record(
     """The record of a scan, as ``scan_basins`` describes it; the columns are not copied."""
     starts = scan.starts
     ends = [Ends(scan.model_for(case)) for case in range(scan.cases)]
-    columns, names = _named(ends, columns)
+    if len(ends) == 1 or ends[0].named:
+        columns = name_ends(ends[0], columns)
+        names = names_of_codes(ends[0], columns["label"])
+    else:  # codes that are alike in all models
+        parts = {name: column.reshape(len(ends), -1) for name, column in columns.items()}
+        own = [name_ends(end, {name: column[case] for name, column in parts.items()})["label"]
+               for case, end in enumerate(ends)]  # fmt: skip
+        rank = {"minimum": 0, "infinity": 1, "saddle": 2}
+        there = {e.name: (rank.get(e.kind, 3), e.kind, int(e.name[len(e.kind) + 1 :] or 0))
+                 for end in ends for e in end.found}  # fmt: skip
+        names = ["unresolved", *sorted(there, key=lambda name: there[name])]
+        codes = [np.array([names.index(name) for name in end.names])[label]
+                 for end, label in zip(ends, own, strict=True)]  # fmt: skip
+        shape = columns["label"].shape
+        columns = {**columns, "label": np.stack(codes).reshape(shape).astype(own[0].dtype)}
     several = {name: list(values) for name, values in scan.several.items()}
     record = xr.Dataset(coords={**several, **starts.coords(), "basin": names})
     record = record.assign(as_variables(columns, scan.dims, scan.fraction, names))
@@ -58,10 +72,10 @@ def scan_record(
         model, known = scan.model_for(case), ends[case if len(ends) > 1 else 0]
         rows = np.concatenate([scan.starts_of(i, i + 1) for i in points])
         theta = to_model(model, starts.names, torch.from_numpy(rows))
-        codes = columns["label"].reshape(-1)[points].tolist()
+        found = columns["label"].reshape(-1)[points].tolist()
         if not known.named:
-            codes = [known.names.index(names[code]) for code in codes]
-        checks = confirm(model, theta, codes, len(points), 0, counted, known)
+            found = [known.names.index(names[code]) for code in found]
+        checks = confirm(model, theta, found, len(points), 0, counted, known)
         confirmed = {name: confirmed.get(name, 0) + n for name, n in checks.items()}
     attributes = {
         **provenance(scan.attributes()),
@@ -78,26 +92,6 @@ def scan_record(
         attributes["end_names"] = json.dumps(called, ensure_ascii=False)
         attributes["ends"] = f"{shared} in each model"
     return described(record.assign_attrs(attributes), scan.model_at(0).long_names)
-
-
-def _named(
-    ends: Sequence[Ends], columns: Mapping[str, np.ndarray]
-) -> tuple[Mapping[str, np.ndarray], list[str]]:
-    """The columns with codes of ends as labels, and the names of the codes, alike in all models."""
-    if len(ends) == 1 or ends[0].named:
-        columns = name_ends(ends[0], columns)
-        return columns, names_of_codes(ends[0], columns["label"])
-    by_case = {name: column.reshape(len(ends), -1) for name, column in columns.items()}
-    own = [name_ends(found, {name: column[case] for name, column in by_case.items()})["label"]
-           for case, found in enumerate(ends)]  # fmt: skip
-    rank = {"minimum": 0, "infinity": 1, "saddle": 2}
-    there = {end.name: (rank.get(end.kind, 3), end.kind, int(end.name[len(end.kind) + 1 :] or 0))
-             for found in ends for end in found.found}  # fmt: skip
-    names = ["unresolved", *sorted(there, key=lambda name: there[name])]
-    label = [np.array([names.index(name) for name in found.names])[codes]
-             for found, codes in zip(ends, own, strict=True)]  # fmt: skip
-    shape = columns["label"].shape
-    return {**columns, "label": np.stack(label).reshape(shape).astype(own[0].dtype)}, names
 
 
 @checks_model

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from flowsim.cli import options, sizes
@@ -16,11 +15,9 @@ from flowsim.models.states import HIDDEN_PER_STATE
 from flowsim.spec import ModelSpec, built_in, has_parameter, parameters
 
 if TYPE_CHECKING:
-    import xarray as xr
     from torch import Tensor
 
     from flowsim.markov import GapChain
-    from full_model.comparison.choices import Comparison
 
 _WINDOW = Interval(-2.0, 2.0)
 _WIDTH = "-2:2, since full models train for long from further out"
@@ -122,7 +119,11 @@ def compare(given: Compare) -> None:
     if all(vars(given)[name] is not None for name in needed):
         words += chain_words(given.p, given.q)
     figure, stored = given.names("compare", *words)
+    import torch
+
+    from flowsim.records.attributes import provenance
     from full_model.comparison.choices import Comparison
+    from full_model.comparison.compare import compare as run
 
     points, chain, starts = _starts(given)
     noisy = given.noise > 0 and given.noise_on != "others"
@@ -138,8 +139,19 @@ def compare(given: Compare) -> None:
         given.learning_rate, given.device, states=given.states,
         hidden_per_state=given.hidden_per_state,
     )  # fmt: skip
-    record = _train(given, settings, points, stored.with_suffix(".safetensors"))
-    record.attrs |= starts
+    if not settings.stochastic:
+        torch.set_num_threads(1)  # a second thread only slows arrays of this size down
+    with progress(len(points), "runs", given.quiet) as meter:
+
+        def show(done: int, total: int, text: str) -> None:
+            meter.total = total  # of mirrored starts only one is trained
+            meter.update(done, text)
+
+        record = run(
+            settings, points, stored.with_suffix(".safetensors"), given.resume, given.overwrite,
+            show, given.jobs, given.scheduler, given.cloud is not None,
+        )  # fmt: skip
+    record.attrs = provenance(record.attrs) | {"command": neutral_command()} | starts
     write_and_report(record, figure, stored, given, given.require)
 
 
@@ -211,25 +223,3 @@ def _starts(given: Compare) -> tuple[Tensor, GapChain, dict[str, object]]:
     a = given.fixed().get("a", 0.5) if dimensions == 3 else None
     points = grid_points(columns, rows, *window, a)
     return points, given.spec().chain(), {"starts": "grid", "columns": columns, "rows": rows}
-
-
-def _train(given: Compare, settings: Comparison, points: Tensor, checkpoint: Path) -> xr.Dataset:
-    import torch
-
-    from flowsim.records.attributes import provenance
-    from full_model.comparison.compare import compare as run
-
-    if not settings.stochastic:
-        torch.set_num_threads(1)  # a second thread only slows arrays of this size down
-    with progress(len(points), "runs", given.quiet) as meter:
-
-        def show(done: int, total: int, text: str) -> None:
-            meter.total = total  # of mirrored starts only one is trained
-            meter.update(done, text)
-
-        record = run(
-            settings, points, checkpoint, given.resume, given.overwrite, show, given.jobs,
-            given.scheduler, given.cloud is not None,
-        )  # fmt: skip
-    record.attrs = provenance(record.attrs) | {"command": neutral_command()}
-    return record
