@@ -13,16 +13,11 @@ import xarray as xr
 from flowsim.drawing.any_record import draw
 from flowsim.drawing.overlay import side_by_side, with_paths
 from flowsim.drawing.style import save_figure
+from flowsim.explorer import training
 from flowsim.explorer.layers import ends_of, resolutions
 from flowsim.explorer.link import to_query
 from flowsim.explorer.starts import Orbit, cloud_shares
-from flowsim.explorer.training import (
-    FullSettings,
-    Run,
-    canonical_point,
-    full_architecture,
-    is_untied,
-)
+from flowsim.explorer.training import FullSettings, Run
 from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Start, Stop, Stopped, View, full_length
 from flowsim.labels import Label
 from flowsim.portraits.in_plane import portrait
@@ -64,9 +59,9 @@ def command_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> s
         lines.append("# training from this lift is begun in Python only, see below")
         trained = ()
     for start in dict.fromkeys(trained):
-        point = ",".join(f"{value!r}" for value in canonical_point(view, start)[0].tolist())
+        point = ",".join(map(repr, training.canonical_point(view, start)[0].tolist()))
         train = ["flowsim", "train", *_chain_options(view), "--trainer", full.trainer]
-        train += ["--untied"] * is_untied(view)
+        train += ["--untied"] * training.is_untied(view)
         train += ["--d", str(full.d), "--length", str(full_length(view, full.length))]
         train += ["--init", "lifted", f"--theta={point}", "--steps", str(full.steps)]
         train += ["--noise", f"{full.noise!r}"] if full.noise else []
@@ -129,7 +124,8 @@ def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> st
 
 
 def _training_lines(view: View, full: FullSettings, start: Start) -> list[str]:
-    arch, held = full_architecture(view, full), view.fixed_values
+    arch, held = training.full_architecture(view, full), view.fixed_values
+    theta = training.canonical_point(view, start).tolist()
     recipe = [f'"{full.trainer}"', f"steps={full.steps}"]
     recipe += [] if full.rate is None else [f"learning_rate={full.rate!r}"]
     sizes, lift = [f"d={arch.d}", f"length={arch.length}"], "full_model.lift_states(theta, arch)"
@@ -153,7 +149,7 @@ def _training_lines(view: View, full: FullSettings, start: Start) -> list[str]:
         "",
         f"recipe = full_model.Recipe.named({', '.join(recipe)})",
         f"arch = full_model.Architecture({', '.join(sizes)})",
-        f"theta = torch.tensor({canonical_point(view, start).tolist()!r}, dtype=torch.float64)",
+        f"theta = torch.tensor({theta!r}, dtype=torch.float64)",
         f"weights = {lift}",
         *(noise if full.noise else []),
         f'settings = full_model.RunSettings(arch, recipe, seeds=({full.seed},), init="given",',

@@ -14,14 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    BrokenExecutor,
-    CancelledError,
-    Future,
-    ThreadPoolExecutor,
-    wait,
-)
+from concurrent import futures
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import count
@@ -47,7 +40,7 @@ _DYING = (
 class Pool(NamedTuple):
     """Workers: how to submit pickled work, how to read an answer, how many tasks may wait."""
 
-    submit: Callable[[bytes], Future[Any]]
+    submit: Callable[[bytes], futures.Future[Any]]
     result: Callable[[Any], Any]
     limit: Callable[[], int]
 
@@ -86,7 +79,7 @@ def _by_workers(
 
     broken = 0
     while waiting:
-        running: dict[Future[Any], int] = {}
+        running: dict[futures.Future[Any], int] = {}
         try:
             with open_pool() as pool:
                 while waiting or running:
@@ -94,7 +87,7 @@ def _by_workers(
                     while waiting and len(running) < (1 if broken else pool.limit()):
                         future = pool.submit(cloudpickle.dumps((work, task(waiting[0]))))
                         running[future] = waiting.popleft()
-                    done = wait(running, return_when=FIRST_COMPLETED).done
+                    done = futures.wait(running, return_when=futures.FIRST_COMPLETED).done
                     # good results first
                     for future in sorted(done, key=lambda x: x.cancelled() or bool(x.exception())):
                         result = pool.result(future.result())
@@ -135,12 +128,12 @@ def open_processes(jobs: int) -> Iterator[Pool]:
         )
         names = (Path(folder, str(number)) for number in count())
 
-        def submit(pickled: bytes) -> Future[Any]:
+        def submit(pickled: bytes) -> futures.Future[Any]:
             name = next(names)
             name.write_bytes(pickled)
             return starter.submit(pool.submit, _answer_in_file, name).result()
 
-        starter = ThreadPoolExecutor(1, initializer=_block_signals)
+        starter = futures.ThreadPoolExecutor(1, initializer=_block_signals)
         try:
             yield Pool(submit, _load_result, lambda: 2 * jobs)
         finally:
@@ -212,7 +205,7 @@ def open_cluster(address: str) -> Iterator[Pool]:
 
 def _lost_workers() -> tuple[type[BaseException], ...]:
     """Exceptions of a future whose worker, or scheduler, is gone."""
-    here: tuple[type[BaseException], ...] = (BrokenExecutor, CancelledError)
+    here: tuple[type[BaseException], ...] = (futures.BrokenExecutor, futures.CancelledError)
     try:
         from distributed import KilledWorker
         from distributed.comm import CommClosedError

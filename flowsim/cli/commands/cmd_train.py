@@ -9,18 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from flowsim.cli import options, sizes
 from flowsim.cli.commands.cmd_chain import AnyChain
 from flowsim.cli.groups import Printed
-from flowsim.cli.options import (
-    FULL,
-    OUTPUT,
-    SSM,
-    STARTS,
-    TRAINING,
-    WORK,
-    Numbers,
-    flag,
-    option,
-    point,
-)
+from flowsim.cli.options import FULL, OUTPUT, SSM, STARTS, TRAINING, WORK, flag, option
 from flowsim.cli.output import progress, report, write_figure
 from flowsim.errors import InputError
 from flowsim.training.recipe import Recipe
@@ -125,8 +114,10 @@ class Train(AnyChain, Printed):
                min=1e-12, max=1e3),
     ] = 1.0  # fmt: skip
     theta: Annotated[
-        Numbers | None,
-        option(STARTS, "E,W[,A]", "Reduced point that --init lifted starts from.", parser=point),
+        options.Numbers | None,
+        option(
+            STARTS, "E,W[,A]", "Reduced point that --init lifted starts from.", parser=options.point
+        ),
     ] = None
     noise: options.Noise = 0.0
     seeds: options.Count = 1
