@@ -46,7 +46,7 @@ LIMIT, BUDGET = 4.0, 24.0
 #: The tests of modules as they are, and of those with compiled functions.
 TESTS = [
     "models", "landscape", "flow", "full_model/lift", "full_model/comparison/test_outcome.py",
-    "full_model/comparison/test_attention_field.py",
+    "full_model/comparison/test_fields.py",
     "full_model/comparison/test_states_comparison.py",
     "full_model/training/test_training.py",
     "scan/test_store.py", "scan/test_gaussian.py", "properties", "records", "cli/test_info.py",

@@ -15,10 +15,7 @@ from flowsim.labels import Label
 from full_model import (
     Architecture,
     Comparison,
-    MarkovSource,
-    PopulationLoss,
     compare,
-    initial_weights,
     wilson,
 )
 from full_model.comparison.choices import ATTENTION
@@ -27,17 +24,6 @@ from full_model.comparison.fields import FullField
 from full_model.comparison.outcome import EndReason
 from full_model.comparison.side_by_side import SideBySide, lifted_weights
 from full_model.comparison.steps import step_until
-
-
-@pytest.mark.parametrize("tied", [True, False])
-def test_closed_form_gradient_is_that_of_enumeration(tied):
-    arch = Architecture(3, 5, attention="none", tied=tied)
-    weights = initial_weights(arch, "gaussian", range(6), std=0.8)
-    field = FullField(arch, CHAIN)
-    state = field.state(weights)
-    loss, gradient = PopulationLoss(arch, MarkovSource.of(CHAIN)).value_and_gradient(weights)
-    torch.testing.assert_close(field.loss(state), loss, rtol=1e-13, atol=0)
-    torch.testing.assert_close(field(state)[0], field.state(gradient), rtol=1e-11, atol=1e-14)
 
 
 def test_a_shared_position_moves_as_all_of_them():

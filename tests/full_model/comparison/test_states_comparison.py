@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from weights import normal_weights
 
 from flowsim import MarkovChain
 from flowsim.labels import Label
@@ -13,68 +14,17 @@ from full_model import (
     PopulationLoss,
     compare,
     grid_points,
-    initial_weights,
 )
 from full_model.comparison.fields import FullField
 from full_model.comparison.outcome import hessian_block, mean_free_basis
-from full_model.model.transformer import forward
 
 F64 = torch.float64
-#: S, p, N, d, attention.
-CASES = [(3, 0.6, 2, 4, "softmax"), (3, 0.8, 3, 4, "none")]
-
-
-def arch_of(states, length, d, attention, m=2):
-    return Architecture(
-        d, length, hidden=m * states, states=states, output="states", attention=attention
-    )
-
-
-def random_weights(arch, members=3):
-    weights = initial_weights(arch, "gaussian", range(members), std=0.8)
-    weights["bias"] = torch.linspace(-1, 1, members * arch.states, dtype=F64).reshape(members, -1)
-    return weights
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_loss_and_gradient_are_those_of_enumeration(case):
-    states, p, length, d, attention = case
-    arch = arch_of(states, length, d, attention)
-    source = MarkovSource.of(MarkovChain.symmetric(states, p))
-    weights = random_weights(arch)
-    field = FullField(arch, MarkovChain.symmetric(states, p))
-    loss, gradient = field.loss(field.state(weights)), field.gradient(weights)
-    expected, by_name = PopulationLoss(arch, source).value_and_gradient(weights)
-    torch.testing.assert_close(loss, expected, rtol=1e-13, atol=0)
-    for name, value in by_name.items():
-        torch.testing.assert_close(gradient[name], value, rtol=1e-11, atol=1e-14)
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_stiffness_bounds_gauss_newton(case):
-    """No less than half the largest curvature of Σ law J ᵀ(diag t − ttᵀ) J, t model or target."""
-    states, p, length, d, attention = case
-    arch = arch_of(states, length, d, attention)
-    field = FullField(arch, MarkovChain.symmetric(states, p))
-    weights = random_weights(arch, 1)
-    flat = field.state(weights)
-    loss = PopulationLoss(arch, MarkovSource.of(MarkovChain.symmetric(states, p)))
-
-    def logits(state):
-        parts = field.weights(state.unsqueeze(0))
-        return forward(arch, {name: part[0] for name, part in parts.items()}, loss.tokens)
-
-    slopes = torch.autograd.functional.jacobian(logits, flat[0])  # (sequences, N, S, K)
-    for chance in (logits(flat[0]).softmax(-1), loss.targets[0]):
-        about = torch.diag_embed(chance) - chance.unsqueeze(-1) * chance.unsqueeze(-2)
-        law = loss.probability[0] / length
-        matrix = torch.einsum("b,bnac,bnak,bncl->kl", law, about, slopes, slopes)
-        assert torch.linalg.eigvalsh(matrix)[-1] < float(field(flat)[1][0])
 
 
 def test_the_block_at_the_unigram_is_the_hessian():
-    arch, chain = arch_of(3, 2, 3, "softmax"), MarkovChain.symmetric(3, 0.8)
-    field, weights = FullField(arch, chain), random_weights(arch, 2)
+    arch = Architecture(3, 2, hidden=6, states=3, output="states")
+    chain, weights = MarkovChain.symmetric(3, 0.8), normal_weights(arch, 0, 0.8, (2,))
+    field = FullField(arch, chain)
     basis = mean_free_basis(3)
     assert (basis @ basis.T - torch.eye(2)).abs().max() < 1e-15 and basis.sum(1).abs().max() < 1e-15
     block, smooth = hessian_block(basis, weights, field.gradient)

@@ -4,6 +4,7 @@ import stat
 
 import pytest
 import torch
+from weights import normal_weights
 
 from flowsim.chain import BinaryChain
 from full_model import Architecture, MarkovSource
@@ -18,10 +19,7 @@ needs_compiler = pytest.mark.skipif(not compiles, reason="no C++ compiler")
 
 def problem(arch, members, batch, dtype, scale):
     generator = torch.Generator().manual_seed(arch.d)
-    weights = {
-        name: (scale * torch.randn(members, *shape, generator=generator, dtype=torch.float64))
-        for name, shape in arch.shapes.items()
-    }
+    weights = normal_weights(arch, arch.d, scale, (members,))
     inputs, targets = MarkovSource.of(CHAIN).repeat(members).sample(batch, arch.length, generator)
     return {name: w.to(dtype) for name, w in weights.items()}, inputs, targets
 

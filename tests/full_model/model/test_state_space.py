@@ -1,10 +1,7 @@
 """The state-space layer against loops, and what it trains on."""
 
-import itertools
 import json
-import math
 
-import numpy as np
 import pytest
 import torch
 from command import run
@@ -51,22 +48,6 @@ def test_the_scan_is_the_recurrence(length):
 def test_choices_that_do_not_go_together_are_refused(given, said):
     with pytest.raises(InputError, match=said):
         Architecture(4, 6, **given)
-
-
-@pytest.mark.parametrize("name", ["flips", "mess3"])
-def test_a_hidden_source_has_the_laws_of_its_process(name):
-    hidden = process(name)
-    source = HiddenSource(hidden, 2)
-    tokens, targets = source.sample(3000, 3, torch.Generator().manual_seed(1))
-    assert tokens.shape == (2, 3000, 3) and bool((tokens[..., 1:] == targets[..., :-1]).all())
-    words = torch.cat([tokens, targets[..., -1:]], -1).reshape(-1, 4).long().numpy()
-    for word in itertools.product(range(hidden.symbols), repeat=4):
-        ahead = np.array(hidden.hidden.stationary)
-        for x in word:
-            ahead = ahead @ hidden.transitions[x]
-        law = ahead.sum()
-        assert abs((words == word).all(1).mean() - law) <= 5 * math.sqrt(law / 6000)
-    assert source.next_laws(tokens)[1, 0] == pytest.approx(hidden.next_laws(tokens[1, 0].numpy()))
 
 
 @pytest.mark.parametrize("name", ["flips", "mess3"])

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from weights import normal_weights
 
 from flowsim.chain import BinaryChain
 from flowsim.chains.hidden import process
@@ -39,14 +40,6 @@ KINDS = [
     {"positions": "none"},
     {"attention": "ssm", "convolution": 2, "channels": 3},
 ]
-
-
-def drawn(arch, seed, scale=1.0, ensemble=()):
-    g = torch.Generator().manual_seed(seed)
-    return {
-        name: scale * torch.randn((*ensemble, *shape), dtype=torch.float64, generator=g)
-        for name, shape in arch.shapes.items()
-    }
 
 
 def at_unigram(weights, chain, embedding=None):
@@ -93,7 +86,7 @@ def test_it_is_the_hessian(kind, chain):
             continue
         arch = Architecture(d, length, **kind)
         for scale in (0.02, 3.0):
-            weights = drawn(arch, seed, scale)
+            weights = normal_weights(arch, seed, scale)
             found = trap_matrix(arch, weights, chain)
             error = (found - by_autograd(arch, weights, chain)).abs().max()
             assert error < 1e-10 * max(1.0, float(found.abs().max())), (d, length, scale)
@@ -104,7 +97,7 @@ def test_it_is_the_hessian(kind, chain):
 def test_of_a_hidden_process_it_is_the_hessian(kind, name):
     """Of flips the lags fall by λ; of the even process they do not fall by one ratio."""
     chain, arch = SeenChain.of(process(name)), Architecture(2, 5, **kind)
-    weights = drawn(arch, 4)
+    weights = normal_weights(arch, 4, 1.0)
     found = trap_matrix(arch, weights, chain)
     expected = by_autograd(arch, weights, chain)
     assert (found - expected).abs().max() < 1e-10 * max(1.0, float(found.abs().max()))
@@ -123,7 +116,7 @@ def test_long_contexts_need_no_sequences():
     """At N = 40 against the derivatives of z_n in every embedded symbol, lag by lag."""
     chain, d, n = CHAINS[1], 2, 40
     arch = Architecture(d, n, tied=False)
-    weights = drawn(arch, 3, 0.7)
+    weights = normal_weights(arch, 3, 0.7)
 
     def vectors(symbols):  # z_n, read with the d unit vectors in place of the unembedding
         moved = {**weights, "embedding": torch.zeros(d, dtype=torch.float64), "bias": zero[0, 0]}
@@ -147,7 +140,7 @@ def test_long_contexts_need_no_sequences():
 
 def test_units_on_their_kink_are_named():
     arch = Architecture(3, 4, attention="none")
-    weights = at_unigram(drawn(arch, 7, 0.1), CHAINS[0])
+    weights = at_unigram(normal_weights(arch, 7, 0.1), CHAINS[0])
     assert unigram_trap(arch, weights, CHAINS[0]).traps
     weights["positions"][2] = 0
     trap = unigram_trap(arch, weights, CHAINS[0])
@@ -171,13 +164,13 @@ def test_across_the_rank_one_manifold(chain):
 def test_a_trap_below_one_from_minus_two():
     """W_1 = I, W_2 = −2I, equal positions: 8 of 8 runs with noise 0.02 end at the unigram."""
     chain, arch = CHAINS[1], Architecture(4, 4, hidden=4)
-    weights = at_unigram(drawn(arch, 10, 0.0, (8,)), chain)
+    weights = at_unigram(normal_weights(arch, 10, 0.0, (8,)), chain)
     weights["positions"] += 0.5
     weights["0.up"] += torch.eye(4).double()
     weights["0.down"] -= 2 * torch.eye(4).double()
     expected = 2 * chain.second_eigenvalue * torch.eye(4).double()
     assert (trap_matrix(arch, weights, chain) - expected).abs().max() < 1e-12
-    noise = drawn(arch, 11, 0.02, (8,))
+    noise = normal_weights(arch, 11, 0.02, (8,))
     weights, loss = descend(arch, {k: w + noise[k] for k, w in weights.items()}, chain, 600)
     assert (loss - chain.stationary_entropy).abs().max() < 1e-9
     assert weights["embedding"].norm(dim=-1).max() < 1e-6
@@ -190,7 +183,7 @@ def test_what_the_rest_moves_while_the_embedding_dies():
     """Descent from a small embedding leaves the other weights where the second order says."""
     chain = CHAINS[0]
     arch = Architecture(2, 3, activation="gelu")
-    weights = at_unigram(drawn(arch, 15, 0.5), chain, torch.tensor([0.01, -0.02]).double())
+    weights = at_unigram(normal_weights(arch, 15, 0.5), chain, torch.tensor([0.01, -0.02]).double())
     weights["bias"] += 0.01
     near = unigram_trap(arch, weights, chain)
     assert near.at_rest and near.traps
@@ -213,7 +206,7 @@ def test_what_the_rest_moves_while_the_embedding_dies():
 def test_descent_obeys_its_sign(chain):
     """From e of 1e-4 runs stay where S > 0; elsewhere the loss falls, e growing."""
     arch = Architecture(2, 4)
-    weights = at_unigram(drawn(arch, 17, 0.8, (64,)), chain)
+    weights = at_unigram(normal_weights(arch, 17, 0.8, (64,)), chain)
     weights["positions"][32:] *= 2
     trap = unigram_trap(arch, weights, chain)
     clear = trap.smallest.abs() > 0.2
@@ -221,7 +214,7 @@ def test_descent_obeys_its_sign(chain):
     weights = {k: w[clear] for k, w in weights.items()}
     trapped, lowest = trap.traps[clear], trap.eigenvectors[clear][..., 0]
     assert trapped.sum() >= 3 and (~trapped).sum() >= 3
-    start = drawn(arch, 18, 1e-4, (64,))["embedding"][clear]
+    start = normal_weights(arch, 18, 1e-4, (64,))["embedding"][clear]
     start = start + 1e-4 * lowest * (start * lowest).sum(-1, keepdim=True).sign()
     now, cosine = weights | {"embedding": start}, torch.full(trapped.shape, torch.nan).double()
     for _ in range(150):
@@ -240,10 +233,10 @@ def test_what_is_refused():
     for kind in ({"layers": 2}, {"layer_norm": True}, {"output": "states"}):
         arch = Architecture(2, 2, **kind)
         with pytest.raises(InputError, match="one layer without layer norm"):
-            trap_matrix(arch, drawn(arch, 0), CHAINS[0])
+            trap_matrix(arch, normal_weights(arch, 0, 1.0), CHAINS[0])
     arch = Architecture(2, 2)
     with pytest.raises(InputError, match="shape"):
-        unigram_trap(arch, drawn(Architecture(3, 2), 0), CHAINS[0])
+        unigram_trap(arch, normal_weights(Architecture(3, 2), 0, 1.0), CHAINS[0])
 
 
 @pytest.mark.parametrize("attention", [False, pytest.param(True, marks=pytest.mark.slow)])

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from weights import normal_weights
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
@@ -25,18 +26,10 @@ F64 = torch.float64
 CHAIN = BinaryChain(0.5, 0.8)
 
 
-def start(arch, members, seed=0, scale=0.3):
-    generator = torch.Generator().manual_seed(seed)
-    return {
-        name: scale * torch.randn(members, *shape, dtype=F64, generator=generator)
-        for name, shape in arch.shapes.items()
-    }
-
-
 @pytest.mark.parametrize("momentum, clip", [(0.0, None), (0.9, 0.05)])
 def test_gradient_descent_is_torchs_sgd(momentum, clip):
     arch = Architecture(4, 4)
-    weights = start(arch, 1)
+    weights = normal_weights(arch, scale=0.3, ensemble=(1,))
     name = "sgd" if momentum else "gd"
     recipe = Recipe(
         name, steps=20, loss="population", learning_rate=0.2, momentum=momentum, clip=clip
@@ -59,7 +52,7 @@ def test_gradient_descent_is_torchs_sgd(momentum, clip):
 def test_adamw_is_torchs_with_the_one_cycle_schedule():
     """The schedule is the one-cycle cosine with div_factor 100 and final_div_factor 1/20."""
     arch, steps = Architecture(4, 4, tied=False), 60
-    weights = start(arch, 1)
+    weights = normal_weights(arch, scale=0.3, ensemble=(1,))
     recipe = Recipe.named("adamw-papers", steps=steps, loss="population", warmup=0.2, clip=0.05)
     trainer = Trainer(arch, weights, MarkovSource.of(CHAIN), recipe)
     trainer.advance(steps)
@@ -90,7 +83,7 @@ def test_adamw_is_torchs_with_the_one_cycle_schedule():
 def test_flow_descends_the_loss_at_the_rate_of_the_gradient():
     """dL/dt = −‖∇L‖², and small steps of gradient descent follow the flow."""
     arch, source = Architecture(4, 4, attention="none"), MarkovSource.of(CHAIN)
-    weights = start(arch, 3)
+    weights = normal_weights(arch, scale=0.3, ensemble=(3,))
     flow = Trainer(arch, weights, source, Recipe("flow", steps=10, horizon=0.05))
     descent = Trainer(arch, weights, source, Recipe("gd", steps=200, learning_rate=2.5e-4))
     flow.advance(10)
@@ -108,7 +101,7 @@ def test_flow_descends_the_loss_at_the_rate_of_the_gradient():
 
 def test_a_model_that_cannot_go_on_does_not_stop_the_others():
     arch, source = Architecture(2, 3), MarkovSource.of(CHAIN)
-    weights = start(arch, 3)
+    weights = normal_weights(arch, scale=0.3, ensemble=(3,))
     good = Trainer(arch, weights, source, Recipe("flow", steps=2, horizon=1.0))
     good.advance(1)
     good.advance(1)
@@ -125,7 +118,7 @@ def test_a_model_that_cannot_go_on_does_not_stop_the_others():
 def test_ensembles_are_their_members_under_deterministic_trainers():
     chains = [CHAIN, BinaryChain(0.2, 0.3), BinaryChain(0.9, 0.9)]
     arch = Architecture(4, 5)
-    weights = start(arch, 3)
+    weights = normal_weights(arch, scale=0.3, ensemble=(3,))
     recipes = [
         Recipe("gd", steps=20, learning_rate=0.3),
         Recipe("adamw", steps=20, loss="population", learning_rate=1e-2),
@@ -156,7 +149,7 @@ def test_ensembles_are_their_members_under_deterministic_trainers():
 def test_batch_gradient_is_autograds(arch, monkeypatch):
     source = MarkovSource.of([CHAIN, BinaryChain(0.2, 0.3)]).kernel[[0, 1, 0, 1, 1]]
     inputs, targets = MarkovSource(source).sample(6, arch.length, torch.Generator().manual_seed(1))
-    weights = start(arch, 5, scale=0.6)
+    weights = normal_weights(arch, scale=0.6, ensemble=(5,))
     free = {k: w.clone().requires_grad_() for k, w in weights.items()}
     value = cross_entropy(arch, forward(arch, free, inputs), targets).mean((-2, -1))
     expected = torch.autograd.grad(value.sum(), list(free.values()))
@@ -214,14 +207,14 @@ def test_recipe_refuses(wrong):
 
 def test_trainer_refuses():
     arch, source = Architecture(2, 3), MarkovSource.of(CHAIN)
-    good = start(arch, 2)
+    good, long = normal_weights(arch, ensemble=(2,)), Architecture(2, 40)
     gd = Recipe("gd", steps=1)
     for bad in (
         lambda: Trainer(arch, {k: w[0] for k, w in good.items()}, source, gd),
         lambda: Trainer(arch, {k: w.half() for k, w in good.items()}, source, gd),
         lambda: Trainer(arch, good, MarkovSource.of([CHAIN] * 3), gd),
         lambda: Trainer(arch, good, source, papers_recipe()),
-        lambda: Trainer(Architecture(2, 40), start(Architecture(2, 40), 1), source, gd),
+        lambda: Trainer(long, normal_weights(long, ensemble=(1,)), source, gd),
         lambda: initial_weights(arch, "uniform", [0]),
         lambda: initial_weights(arch, "gaussian", []),
         lambda: initial_weights(arch, "gaussian", [0], std=0.0),

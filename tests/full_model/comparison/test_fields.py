@@ -1,9 +1,9 @@
-"""The field of models with attention: what it is without attention, and what its stiffness is."""
+"""Fields of full models: their loss and gradient by enumeration, and bounds on their curvature."""
 
 import pytest
 import torch
 
-from flowsim import BinaryChain
+from flowsim import BinaryChain, MarkovChain
 from full_model import (
     Architecture,
     MarkovSource,
@@ -15,6 +15,48 @@ from full_model.comparison.fields import FullField
 
 F64 = torch.float64
 CHAIN = BinaryChain(0.5, 0.8)
+NONE = {"attention": "none"}
+STATES = {"states": 3, "output": "states", "hidden": 6}
+CASES = [
+    (Architecture(3, 5, **NONE), CHAIN),
+    (Architecture(3, 5, tied=False, **NONE), CHAIN),
+    (Architecture(4, 2, **STATES), MarkovChain.symmetric(3, 0.6)),
+    (Architecture(4, 3, **STATES, **NONE), MarkovChain.symmetric(3, 0.8)),
+]
+
+
+def random_weights(arch, members=3):
+    weights = initial_weights(arch, "gaussian", range(members), std=0.8)
+    weights["bias"] = torch.linspace(-1, 1, weights["bias"].numel(), dtype=F64)
+    weights["bias"] = weights["bias"].reshape(members, *arch.shapes["bias"])
+    return weights
+
+
+@pytest.mark.parametrize(("arch", "chain"), CASES, ids=str)
+def test_loss_and_gradient_are_those_of_enumeration(arch, chain):
+    weights, field = random_weights(arch), FullField(arch, chain)
+    state = field.state(weights)
+    loss, gradient = PopulationLoss(arch, MarkovSource.of(chain)).value_and_gradient(weights)
+    torch.testing.assert_close(field.loss(state), loss, rtol=1e-13, atol=0)
+    torch.testing.assert_close(field(state)[0], field.state(gradient), rtol=1e-11, atol=1e-14)
+
+
+@pytest.mark.parametrize(("arch", "chain"), CASES[2:], ids=str)
+def test_the_stiffness_bounds_gauss_newton(arch, chain):
+    """No less than half the largest curvature of Σ law J ᵀ(diag t − ttᵀ) J, t model or target."""
+    field, weights = FullField(arch, chain), random_weights(arch, 1)
+    flat, loss = field.state(weights), PopulationLoss(arch, MarkovSource.of(chain))
+
+    def logits(state):
+        parts = field.weights(state.unsqueeze(0))
+        return forward(arch, {name: part[0] for name, part in parts.items()}, loss.tokens)
+
+    slopes = torch.autograd.functional.jacobian(logits, flat[0])  # (sequences, N, S, K)
+    for chance in (logits(flat[0]).softmax(-1), loss.targets[0]):
+        about = torch.diag_embed(chance) - chance.unsqueeze(-1) * chance.unsqueeze(-2)
+        law = loss.probability[0] / arch.length
+        matrix = torch.einsum("b,bnac,bnak,bncl->kl", law, about, slopes, slopes)
+        assert torch.linalg.eigvalsh(matrix)[-1] < float(field(flat)[1][0])
 
 
 @pytest.mark.parametrize("tied", [True, False])
