@@ -8,16 +8,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from flowsim.models.induction.model import InductionModel
-
+#: Of ``model.py``, which imports this file.
+InductionModel = Any
 #: |β| of the strip in which ends are known: far beyond, near s = 1, a second valley begins.
 STRIP = 8.0
 #: Shares s and sizes of β on which critical points are looked for.
