@@ -28,7 +28,15 @@ from flowsim.flow.labelling import EndStates
 from flowsim.flow.near_saddles import displace, resolve_near_saddles
 from flowsim.flow.nonsmooth_minima import rest_on_kinks
 from flowsim.flow.options import Limits, Steps
-from flowsim.flow.recurrence import FIRST, LOOKS, Returns, curve_of, spirals, wanders
+from flowsim.flow.recurrence import (
+    FIRST,
+    LOOKS,
+    Passages,
+    Returns,
+    curve_of,
+    spirals,
+    wanders,
+)
 from flowsim.flow.replay import Replay
 from flowsim.flow.return_codes import (
     BELOW_PASS,
@@ -799,6 +807,7 @@ class _Circles:
         fine = partial(BatchState.at, model, replays=state.replays)
         self._fines = partial(fine, steps=_ROUGH), partial(fine, steps=_FINE)
         self.returns = Returns(y, field, curve, torch.zeros_like(self.period), most)
+        self.passages = None if state.chart.seen is None else Passages(start)
 
     def reason(self, index: Tensor, reason: Tensor) -> Tensor:
         """Why rows (m,) stop, if they have not stopped before."""
@@ -810,7 +819,11 @@ class _Circles:
 
     def record(self, attempt: int, state: BatchState) -> None:
         """Take the rows to where they are after so many steps."""
-        index, returns = state.index, self.returns
+        index, returns, passages = state.index, self.returns, self.passages
+        if passages is not None:
+            nears = passages.record(index, state)
+            self.stays[index] |= nears
+            self.news |= bool(nears.any())
         if attempt % FIRST == 0 and (attempt // FIRST) in _SPIRALS:
             centre = state.chart.to_theta(returns.centre(index))
             due = attempt >= _OUTWARD and (attempt // FIRST).bit_count() == 1
@@ -833,7 +846,10 @@ class _Circles:
             self.stays[index], self.news = returns.stays_near(index, part), True
         if attempt in _WANDERS:
             # what slows down settles
-            moves = padded_indices(_speed(state) > _SETTLES * state.fastest)
+            moves = _speed(state) > _SETTLES * state.fastest
+            if passages is not None:
+                moves &= ~passages.begun(index)
+            moves = padded_indices(moves)
             if len(moves):
                 rows = index[moves]
                 wander = wanders(state.select(moves)) & ~returns.drifts[rows]

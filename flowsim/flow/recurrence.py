@@ -48,6 +48,11 @@ _CLEARLY = 1e-2
 _HALVINGS, _SAME, _EVEN = 3, 1e-3, 0.25
 #: A coordinate turns with an outward spiral that has this part of the largest in it.
 _TAKES_PART = 1e-3
+#: Saddles of a cycle at most, and passages that are looked at. Saddles lie this far apart, in parts
+#: of the way, and are passed at less than this part of the speeds between them, each time within a
+#: part of the way, and for so many times as long, which falls by no more than the last part.
+_MOST_SADDLES, _PASSAGES = 4, 8
+_APART, _SLOWLY, _BESIDE, _LONGER, _ON_AND_ON = 0.1, 0.1, 5e-2, 1.1, 0.95
 #: A step is cut into so many parts to find where it crosses a surface, and the part again.
 _SECTIONS = 64
 #: Pieces of a row's steps, of which the first is left out; a row is looked at first when so many
@@ -233,6 +238,55 @@ class Returns:
         return torch.stack([~(x.abs().amax((1, 2)) > _CYCLE) for x in apart]).any(0)
 
 
+class Passages:
+    """Saddles that rows pass which keep out of invariant planes, where they were slowest.
+
+    An orbit that comes nearer and nearer to a cycle of saddles stays longer and longer at each.
+    """
+
+    def __init__(self, start: Tensor) -> None:
+        # the highest speed since the last passage, the least since then, and where that was
+        self.highest = torch.zeros_like(start[:, 0])
+        self.least, self.place = self.highest + torch.inf, start.clone()
+        self.theta = torch.full_like(start[:, None], torch.nan).repeat(1, 2 * _MOST_SADDLES + 2, 1)
+        self.time = self.theta[:, :, 0].clone()
+
+    def record(self, index: Tensor, rows: Any) -> Tensor:
+        """Take rows (m,) to where they are now; which come nearer to a cycle of saddles, (m,)."""
+        speed, least, highest = rows.velocity().amax(1), self.least[index], self.highest[index]
+        passed = torch.minimum(speed, highest) * _SLOWLY >= least
+        anew = passed | (speed > highest)
+        lower = anew | (speed < least)
+        place = torch.where(lower.unsqueeze(1), rows.theta, self.place[index])
+        if bool(passed.any()):
+            new = index[passed]
+            for kept, value in ((self.theta, self.place[index]), (self.time, rows.time)):
+                kept[new, :-1] = kept[new, 1:].clone()
+                kept[new, -1] = value[passed]
+        self.highest[index] = torch.where(anew, speed, highest)
+        self.least[index], self.place[index] = torch.where(lower, speed, least), place
+        passed[passed.clone()] = self._nears(index[passed], rows.way[passed])
+        return passed
+
+    def _nears(self, index: Tensor, way: Tensor) -> Tensor:
+        found = torch.zeros_like(way, dtype=torch.bool)
+        for p in range(2, 1 + _MOST_SADDLES):
+            last = -max(_PASSAGES, 2 * p + 2)
+            theta, stay = self.theta[index, last:], self.time[index, last:].diff(dim=1)
+            theta = theta / way[:, None, None]
+            same = (theta[:, p:] - theta[:, :-p]).abs().amax(2) <= _BESIDE
+            apart = theta.diff(dim=1).abs().amax(2) >= _APART
+            longer = stay[:, p:] / stay[:, :-p]
+            goes_on = longer[:, p:] >= _ON_AND_ON * longer[:, :-p]
+            alike = same.all(1) & apart.all(1)
+            found |= alike & (longer >= _LONGER).all(1) & goes_on.all(1)
+        return found
+
+    def begun(self, index: Tensor) -> Tensor:
+        """Mask of rows that passed saddles again and again, (m,)."""
+        return self.time[index, -4].isfinite()
+
+
 def _alike(low: Tensor, high: Tensor, line: bool) -> Tensor:
     """Mask of rows (m,) whose pieces from ``low`` to ``high`` (m, p, k) are alike, with no trend.
 
@@ -354,7 +408,8 @@ def _crossing(ends: Sequence[Tensor], h: Tensor, anchor: Tensor, normal: Tensor,
               ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Crossings of surfaces by Hermite's quintics through both ends of steps: part of h, place."""
     h, width = h.unsqueeze(1), 1.0
-    shifts = (anchor, 0.0, 0.0, anchor, 0.0, 0.0)
+    still = torch.zeros_like(anchor)
+    shifts = (anchor, still, still, anchor, still, still)
     heights = [((x - y) * normal).sum(1, True) for x, y in zip(ends, shifts, strict=True)]
     low, parts = torch.zeros_like(h), torch.arange(1, 1 + _SECTIONS).to(h) / _SECTIONS
     for _ in range(9):

@@ -1,6 +1,7 @@
 """Labels of any loss and any field say what was seen: known ends of each kind."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 import flowsim
 from flowsim import Label, Rule
 from flowsim.flow.idle import WINDOW, Idle
-from flowsim.flow.recurrence import hermite
+from flowsim.flow.recurrence import Passages, hermite
 from flowsim.landscape.critical import curvatures
 from flowsim.landscape.ends import Ends
 from flowsim.landscape.stability import stability, velocity_fades
@@ -153,6 +154,27 @@ def test_a_row_that_turns_and_turns_in_one_place_gets_no_further():
     for _ in range(WINDOW):  # what was seen before is forgotten
         idle.record(attempt := attempt + 1, torch.arange(1), place, place.abs(), speed, 0 * speed)
     assert not idle.over.any() and not idle.news
+
+
+@pytest.mark.parametrize(("longer", "seen"), [
+    ((1.5, 1.5), True), ((1.5, 1.2), False), ((1.0, 1.0), False),
+])  # fmt: skip
+def test_an_orbit_nears_a_cycle_of_saddles_where_it_stays_longer_and_longer(longer, seen):
+    """At each of three in turn; where the growth of its stays falls, it may near a closed orbit."""
+    corners, index = torch.eye(3, dtype=torch.float64), torch.arange(1)
+    passages, time, stay, nears = Passages(corners[:1]), 0.0, 1.0, False
+    for count in range(9):
+        for speed in (1.0, 1e-3, 1.0):
+            rows = SimpleNamespace(
+                theta=corners[[count % 3]],
+                time=torch.tensor([time]).double(),
+                way=torch.ones(1).double(),
+                velocity=torch.tensor([[speed]]).double().clone,
+            )
+            nears |= bool(passages.record(index, rows).any())
+            time += stay
+        stay *= longer[count >= 6]
+    assert nears == seen
 
 
 def test_a_quintic_is_known_by_values_slopes_and_curvatures_at_its_ends():
