@@ -22,7 +22,7 @@ import xarray as xr
 from papers import experiment, median, timed
 
 from flowsim import BinaryChain
-from flowsim.training.recipe import Recipe
+from flowsim.training.optimizer_choice import Recipe
 from full_model import (
     Architecture,
     MarkovSource,

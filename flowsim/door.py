@@ -36,7 +36,7 @@ _KINDS: dict[str, tuple[tuple[type, ...] | str, str]] = {
         "full_model.model.architecture:Architecture",
         "an Architecture, such as full_model.Architecture(d=8, length=4)",
     ),
-    "Recipe": ("flowsim.training.recipe:Recipe", "a flowsim.training.Recipe"),
+    "Recipe": ("flowsim.training.optimizer_choice:Recipe", "a flowsim.training.Recipe"),
     "OptimizerChoice": (
         "flowsim.training.optimizer_choice:OptimizerChoice",
         "a flowsim.OptimizerChoice",

@@ -219,9 +219,8 @@ def step_of(optimizer: OptimizerChoice | None, parameter: str) -> StepMap | None
         raise InputError(
             f"the step map of {optimizer.name} is not continued: choose gd or momentum"
         )
-    recipe = optimizer.recipe
-    assert recipe.learning_rate is not None
-    return StepMap(recipe.learning_rate, recipe.momentum)
+    assert optimizer.learning_rate is not None
+    return StepMap(optimizer.learning_rate, optimizer.momentum)
 
 
 def values_of(
@@ -274,10 +273,10 @@ def _ends_at(
         if optimizer is None:
             limits: Any = find_limits(model, rows)
         else:
-            recipe = optimizer.recipe
+            steps = optimizer
             if system.parameter in STEP_NUMBERS and not system.own:
-                recipe = replace(recipe, **{system.parameter: value})  # type: ignore[arg-type]
-            limits = descend(model, rows, replace(optimizer, recipe=recipe))
+                steps = replace(steps, **{system.parameter: value})  # type: ignore[arg-type]
+            limits = descend(model, rows, steps)
         return {name: getattr(limits, name).numpy() for name in ("label", "theta", "loss")}
 
     found = keep(follow)

@@ -17,7 +17,7 @@ from flowsim.cli import options, sizes
 from flowsim.cli.options import OPTIMIZER, option
 from flowsim.errors import InputError
 from flowsim.spec import BUILT_IN, ModelSpec, built_in, models_with, or_list, parameters
-from flowsim.training.recipe import MAPPED
+from flowsim.training.optimizer_choice import MAPPED
 
 if TYPE_CHECKING:
     from flowsim.training.optimizer_choice import OptimizerChoice
@@ -179,7 +179,7 @@ class OptimizerOptions:
         if model not in MAPPED:
             numbers.setdefault("loss", "population")
         choice = OptimizerChoice.named(self.optimizer, self.d or 8, seed, self.nudge, **numbers)
-        if self.batch is not None and choice.recipe.loss == "population":
+        if self.batch is not None and choice.loss == "population":
             raise InputError("--batch goes with --loss sampled; the population loss is exact")
         return choice
 
@@ -206,7 +206,7 @@ class OptimizerOptions:
         choice = self.choice_of_optimizer(model.name, 0)
         if choice is None or model.name not in MAPPED:  # others are trained in small parts
             return
-        batch = choice.recipe.batch if choice.recipe.loss == "sampled" else 0
+        batch = choice.batch if choice.loss == "sampled" else 0
         sizes.check_optimizer(batch, model.length, model.attention, starts)
 
     def optimizer_words(self) -> list[str]:

@@ -139,7 +139,7 @@ def compare_optimizers(
         **{f"{name}_range": side for name, side in sides.items()},
         "resolution": resolution,
         "steps": steps,
-        **{f"learning_rate_{name}": c.recipe.learning_rate for name, c in choices.items()},
+        **{f"learning_rate_{name}": c.learning_rate for name, c in choices.items()},
         **ends.attributes(),
     }
     return described(record.assign_attrs(provenance(settings)), model.long_names)

@@ -156,7 +156,7 @@ def scan_basins(
         device=device, max_steps=max_steps,
     )  # fmt: skip
     theta = to_model(model, starts.names, starts.block(0, size))
-    expect(progress, len(theta) * (1 if optimizer is None else optimizer.recipe.steps))
+    expect(progress, len(theta) * (1 if optimizer is None else optimizer.steps))
     points = follow(model, theta, replace(scan.options, progress=progress), fraction)
     return scan_record(scan, shaped(points, starts.shape), scan.settings())
 

@@ -5,7 +5,7 @@ from flowsim.door import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "Recipe": "training.recipe",
+        "Recipe": "training.optimizer_choice",
         "ReducedTraining": "models.rank_one.training.reduced",
         "Trained": "training.trained",
     },

@@ -14,15 +14,19 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from flowsim.arrays import Numbers
+from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError
 from flowsim.interface import Model
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
 from flowsim.running import expect, quickly
 from flowsim.sources import first_line_of
-from flowsim.training.optimizer_choice import OptimizerChoice, chosen, has_own_steps, starts_of
-from flowsim.training.recipe import CLIP_GUARD, Recipe
+from flowsim.training.optimizer_choice import (
+    CLIP_GUARD,
+    OptimizerChoice,
+    chosen,
+    has_own_steps,
+)
 from flowsim.training.rule import rule_of
 from flowsim.training.trained import Trained
 
@@ -100,7 +104,7 @@ def descend(
     starts = starts_of(model, theta0).detach()
     starts = starts * torch.from_numpy(choice.nudges(starts.shape[1])).to(starts)
     size = max(1, _NUMBERS // max(1, starts.shape[1]))
-    expect(progress, len(starts) * choice.recipe.steps)
+    expect(progress, len(starts) * choice.steps)
     parts = [_follow(model, choice, part, progress) for part in starts.split(size)]
     found = Trained.joined(parts)
     return found if isinstance(theta0, Tensor) else found.numpy()
@@ -145,7 +149,7 @@ def _follow(
     progress: Callable[[int], object] | None,
 ) -> Trained:
     """Train from the starts (n, k) and label them."""
-    recipe, found = choice.recipe, Trained.unknown(start)
+    found = Trained.unknown(start)
     root = torch.tensor(model.metric).to(start).sqrt()
     index = start.isfinite().all(1).nonzero()[:, 0]
     if len(index):
@@ -159,14 +163,14 @@ def _follow(
         y.new_zeros(len(y), len(memory)), none == 0, size, size,
         _FAR * size.clamp_min(1.0), none - _BLOCK, none.int(),
     )  # fmt: skip
-    for begin in range(0, recipe.steps, _BLOCK):
-        end = min(begin + _BLOCK, recipe.steps)
+    for begin in range(0, choice.steps, _BLOCK):
+        end = min(begin + _BLOCK, choice.steps)
         if progress is not None:
             progress((end - begin) * len(start))
         if len(rows.index):
             path = _advance(model, choice, rows, root, begin, end)
-            done = _classify_block(model, recipe, rows, root, path, found)
-            if end == recipe.steps:
+            done = _classify_block(model, choice, rows, root, path, found)
+            if end == choice.steps:
                 _classify_near_minimum(model, rows, root, path, found)
                 done |= True
             if not bool(done.any()):
@@ -195,7 +199,7 @@ def _advance(
         rows.taken = rows.taken + going
         rows.largest = torch.maximum(rows.largest, rows.y.abs().amax(1))
         rows.going = going & finite & (rows.largest <= rows.far)
-        if 2 * step < choice.recipe.steps:
+        if 2 * step < choice.steps:
             rows.before = rows.largest
         path[step - begin + 1] = rows.y
     return path
@@ -220,25 +224,24 @@ def _own_step(model: Model, rows: _Rows, root: Tensor) -> Tensor:
 
 def _moved(choice: OptimizerChoice, rows: _Rows, gradient: Tensor, step: int) -> Tensor:
     """Step the optimizer; its means of gradients are changed in place."""
-    recipe, y = choice.recipe, rows.y
-    rate = recipe.rate(step)
-    if recipe.clip is not None:
+    y, rate = rows.y, choice.rate(step)
+    if choice.clip is not None:
         norm = gradient.norm(dim=1, keepdim=True)
-        gradient = gradient * (recipe.clip / (norm + CLIP_GUARD)).clamp_max(1.0)
-    kept = y * (1 - rate * recipe.weight_decay) if recipe.weight_decay else y
-    if recipe.trainer != "adamw":
-        momentum = recipe.momentum if choice.has_momentum else 0.0
+        gradient = gradient * (choice.clip / (norm + CLIP_GUARD)).clamp_max(1.0)
+    kept = y * (1 - rate * choice.weight_decay) if choice.weight_decay else y
+    if choice.trainer != "adamw":
+        momentum = choice.momentum if choice.has_momentum else 0.0
         rows.first = momentum * rows.first + gradient
         return kept - rate * rows.first
-    one, two = recipe.beta1, recipe.beta2
+    one, two = choice.beta1, choice.beta2
     rows.first = rows.first + (1 - one) * (gradient - rows.first)
     rows.second = two * rows.second + (1 - two) * gradient.square()
-    size = rows.second.sqrt() / (1 - two ** (step + 1)) ** 0.5 + recipe.epsilon
+    size = rows.second.sqrt() / (1 - two ** (step + 1)) ** 0.5 + choice.epsilon
     return kept - rate / (1 - one ** (step + 1)) * rows.first / size
 
 
 def _classify_block(
-    model: Model, recipe: Recipe, rows: _Rows, root: Tensor, path: Tensor, found: Trained
+    model: Model, choice: OptimizerChoice, rows: _Rows, root: Tensor, path: Tensor, found: Trained
 ) -> Tensor:
     """Mask of rows that are done after a block, (m,); their labels, or the present ones."""
     label = torch.full_like(rows.index, Label.UNRESOLVED, dtype=torch.int8)
@@ -247,7 +250,7 @@ def _classify_block(
     size, rows.going = path.abs().amax((0, 2)), rows.going & model.loss(path[-1] / root).isfinite()
     turns = rows.taken - rows.turned < _BLOCK  # back and forth in the last block, without growing
     label[turns & (rows.largest <= _GROWS * rows.before)] = Label.BOUNDED
-    if recipe.schedule == "constant":
+    if choice.schedule == "constant":
         period = _period(path, size)
         label[period > 0], status[period > 0] = Label.PERIODIC, Status.PERIODIC
     label[~rows.going], status[~rows.going] = Label.DIVERGED, Status.DIVERGED
@@ -335,3 +338,12 @@ def _curves(model: Model, y: Tensor, root: Tensor) -> tuple[Tensor, Tensor, Tens
     hessian = model.hessian(theta) / root / root.unsqueeze(1)
     hessian = torch.where(hessian.isfinite().all(2, True).all(1, True), hessian, 0.0)
     return model.gradient(theta) / root, *torch.linalg.eigh(hessian)
+
+
+def starts_of(model: Model, theta0: Numbers) -> Tensor:
+    """Starts as a float64 tensor (n, k); InputError for another number of coordinates."""
+    starts, k = to_tensor(theta0, "starts"), len(model.coordinates)
+    if starts.ndim != 2 or starts.shape[1] != k:
+        names = ", ".join(model.coordinates)
+        raise InputError(f"starts need shape (n, {k}) = ({names}), not {tuple(starts.shape)}")
+    return starts

@@ -12,7 +12,7 @@ from flowsim.errors import InputError
 from flowsim.interface import Model
 from flowsim.markov import GapChain, SymmetricChain
 from flowsim.spec import ModelSpec
-from flowsim.training.recipe import TRAINERS
+from flowsim.training.optimizer_choice import TRAINERS
 from full_model.comparison.comparable import COMPARABLE, LIFTS
 from full_model.model.architecture import Architecture
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from flowsim.errors import InputError
 from flowsim.spec import ModelSpec, or_list
-from flowsim.training.recipe import MAPPED
+from flowsim.training.optimizer_choice import MAPPED
 
 _PLANAR, _SPATIAL = ("e", "w"), ("e", "w", "a")
 #: The coordinates of starts at which a full transformer can begin, by model; the usual ones first.

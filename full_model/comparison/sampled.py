@@ -9,6 +9,7 @@ others are unresolved, in training and in the map, which here means "not learned
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,7 @@ from flowsim.models.rank_one.model import RankOneModel
 from flowsim.models.rank_one.training.reduced import USUAL_NUDGE, ReducedTraining
 from flowsim.records.netcdf import flags
 from flowsim.running import threads
-from flowsim.training.optimizer_choice import OptimizerChoice
-from flowsim.training.recipe import Recipe
+from flowsim.training.optimizer_choice import Recipe
 from full_model.comparison.choices import Comparison, Progress
 from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap
 from full_model.comparison.side_by_side import lifted_weights
@@ -96,7 +96,7 @@ def compare_sampled(
         "loss_is": trained.attrs["loss_is"],
     }
     nudge = USUAL_NUDGE if run.recipe.trainer == "adamw" else 0.0
-    choice = OptimizerChoice(run.recipe, settings.d, settings.seed, nudge)
+    choice = replace(run.recipe, d=settings.d, seed=settings.seed, nudge=nudge)
     start, kept = model.from_canonical(points), record.step.values.tolist()
     found = ReducedTraining(model, choice).run(start, own_batches=True, keep=kept)
     _, escape, _ = plateau(

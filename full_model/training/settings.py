@@ -15,8 +15,9 @@ from flowsim.chains.higher_order import OrderChain
 from flowsim.chains.priors import FinitePrior, MixturePrior, Prior
 from flowsim.errors import InputError, require_integer
 from flowsim.markov import MarkovChain, SymmetricChain
-from flowsim.training.recipe import Recipe as Recipe
-from flowsim.training.recipe import papers_recipe as papers_recipe
+from flowsim.training.optimizer_choice import REDUCED
+from flowsim.training.optimizer_choice import Recipe as Recipe
+from flowsim.training.optimizer_choice import papers_recipe as papers_recipe
 from full_model.lift.initial import initial_weights
 from full_model.model import sources
 from full_model.model.architecture import Architecture, Weights
@@ -222,7 +223,8 @@ class RunSettings:
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         found = {part.name: getattr(self, part.name) for part in fields(self)}
-        found |= {"arch": asdict(self.arch), "recipe": asdict(self.recipe)}
+        recipe = {k: x for k, x in asdict(self.recipe).items() if k not in REDUCED}
+        found |= {"arch": asdict(self.arch), "recipe": recipe}
         if self.data is not None:
             found["data"] = _settings_of(self.data)
         return json.loads(json.dumps(found))

@@ -18,7 +18,7 @@ from torchdiffeq import odeint
 
 from flowsim.errors import InputError
 from flowsim.running import threads
-from flowsim.training.recipe import CLIP_GUARD, DECAYING, Recipe
+from flowsim.training.optimizer_choice import CLIP_GUARD, DECAYING, Recipe
 from full_model.model import native
 from full_model.model.architecture import Architecture, Weights, check_weights, flatten, unflatten
 from full_model.model.batches import batch_gradient, threads_for, widest

@@ -55,8 +55,8 @@ def largest_difference(length, attention, choice, tied=True, chain=(0.5, 0.8)):
     for start, end in zip(training.states(theta), found.state, strict=True):
         weights = lifted(training, torch.from_numpy(start)[None], arch, alpha)
         generator = torch.Generator().manual_seed(choice.seed)
-        trainer = Trainer(arch, weights, source, choice.recipe, generator)
-        trainer.advance(choice.recipe.steps)
+        trainer = Trainer(arch, weights, source, choice, generator)
+        trainer.advance(choice.steps)
         expected = lifted(training, end[None], arch, alpha)
         differences = [float((trainer.weights[k] - w).abs().max()) for k, w in expected.items()]
         moved = max(float((weights[k] - w).abs().max()) for k, w in expected.items())
@@ -81,7 +81,7 @@ PLAIN = {
 @pytest.mark.parametrize("choice", PLAIN.values(), ids=PLAIN)
 @pytest.mark.parametrize("attention", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_it_is_full_training_from_the_lift(attention, choice):
-    length = 8 if choice.recipe.loss == "sampled" or not attention else 5
+    length = 8 if choice.loss == "sampled" or not attention else 5
     assert largest_difference(length, attention, choice) < 1e-12
 
 
@@ -108,8 +108,8 @@ def test_with_own_batches_it_is_an_ensemble_in_training(attention):
     alpha = torch.full((4,), 0.5, dtype=F64)
     weights = lifted(training, torch.from_numpy(training.states(theta)), arch, alpha)
     source, generator = MarkovSource.of(BinaryChain(0.5, 0.8)), torch.Generator().manual_seed(4)
-    trainer = Trainer(arch, weights, source, choice.recipe, generator)
-    trainer.advance(choice.recipe.steps)
+    trainer = Trainer(arch, weights, source, choice, generator)
+    trainer.advance(choice.steps)
     expected = lifted(training, found.state, arch, alpha)
     assert max(float((trainer.weights[k] - w).abs().max()) for k, w in expected.items()) < 1e-12
     assert (found.state - training.run(theta).state).abs().max() > 1e-4
@@ -204,9 +204,9 @@ def test_what_has_no_reduced_map_is_refused():
     with pytest.raises(InputError, match="rank-one model, not in the canonical"):
         ReducedTraining(model("canonical", 0.5, 0.8), "adamw")
     with pytest.raises(InputError, match="no optimizer"):
-        OptimizerChoice(Recipe("flow"))
+        ReducedTraining(reduced, Recipe("flow"))
     with pytest.raises(InputError, match="name of an optimizer"):
-        ReducedTraining(reduced, OptimizerChoice(Recipe("gd")), steps=5)
+        ReducedTraining(reduced, Recipe("gd"), steps=5)
     with pytest.raises(InputError, match="shape"):
         ReducedTraining(reduced, "gd", steps=5).run(torch.zeros(2, 3))
 
@@ -217,11 +217,11 @@ def test_one_word_is_one_optimizer_in_python_and_on_the_command_line():
         shell = OptimizerOptions(optimizer=name).choice_of_optimizer("rank-one", 0).on(reduced)
         here = ReducedTraining(reduced, name).optimizer
         assert shell == here == OptimizerChoice.named(name).on(reduced)
-        assert (here.recipe.clip, here.recipe.beta2, here.nudge) == (clip, beta2, 1e-12)
-    assert here.recipe == papers_recipe()
+        assert (here.clip, here.beta2, here.nudge) == (clip, beta2, 1e-12)
+    assert here == papers_recipe().on(reduced)
     assert (OptimizerChoice.named("gd").on(reduced).d, here.d) == (8, 8)
     other = OptimizerChoice.named("adamw", nudge=0.0, d=3).on(reduced)
-    assert (other.recipe.clip, other.nudge, other.d) == (None, 0.0, 3)
+    assert (other.clip, other.nudge, other.d) == (None, 0.0, 3)
     plain = OptimizerOptions(optimizer="adam").choice_of_optimizer("canonical", 0).on(canonical)
     assert plain == OptimizerChoice.named("adam", loss="population").on(canonical)
-    assert (plain.recipe.clip, plain.nudge, plain.d) == (None, 0.0, None)
+    assert (plain.clip, plain.nudge, plain.d) == (None, 0.0, None)

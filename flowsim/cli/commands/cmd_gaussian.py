@@ -69,7 +69,7 @@ def gaussian(given: Gaussian) -> None:
     optimizer = given.choice_of_optimizer(given.model, given.seed)
     given.check_optimizer_size(model, total)
     if optimizer is not None:
-        total, unit = total * optimizer.recipe.steps, "steps"
+        total, unit = total * optimizer.steps, "steps"
     with progress(total, unit, given.quiet) as meter:
         record = gaussian(
             model, np.array(sigmas), samples, given.seed, given.rtol, given.atol,

@@ -161,7 +161,7 @@ def portrait(given: Portrait) -> None:
         optimizer = given.choice_of_optimizer(given.model, given.seed)
         if optimizer is not None:
             given.check_optimizer_size(model, total)
-            total, unit = total * optimizer.recipe.steps, "steps"
+            total, unit = total * optimizer.steps, "steps"
         with progress(total, unit, given.quiet) as meter:
             record = portrait(
                 model, given.windows(), resolution, given.rtol, given.atol, given.fixed(),

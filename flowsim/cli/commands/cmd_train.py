@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from flowsim.cli import options, sizes
 from flowsim.cli.commands.cmd_chain import AnyChain
@@ -12,7 +12,7 @@ from flowsim.cli.groups import Printed
 from flowsim.cli.options import FULL, OUTPUT, SSM, STARTS, TRAINING, WORK, flag, option
 from flowsim.cli.output import progress, report, write_figure
 from flowsim.errors import InputError
-from flowsim.training.recipe import Recipe
+from flowsim.training.optimizer_choice import Recipe
 
 if TYPE_CHECKING:
     from full_model.training.settings import Data
@@ -152,9 +152,10 @@ class Train(AnyChain, Printed):
         return self.any_chain() if chosen else None
 
     def recipe(self) -> Recipe:
+        time: dict[str, Any] = {"horizon": self.horizon} if self.trainer == "flow" else {}
         return Recipe.named(
             self.trainer, steps=self.steps, batch=self.batch, learning_rate=self.learning_rate,
-            horizon=self.horizon, loss=self.loss, schedule=self.schedule,
+            loss=self.loss, schedule=self.schedule, **time,
         )  # fmt: skip
 
     def files(self) -> dict[str, Path]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -22,8 +23,8 @@ from flowsim.labels import Label, Rule, Status
 from flowsim.models.rank_one.point import WIDTH_RATIO
 from flowsim.models.rank_one.training import steps as loops
 from flowsim.models.rank_one.training.sequences import Atoms, population_atoms, sampled_atoms
-from flowsim.training.optimizer_choice import OptimizerChoice, chosen, starts_of
-from flowsim.training.recipe import CLIP_GUARD
+from flowsim.training.descent import starts_of
+from flowsim.training.optimizer_choice import CLIP_GUARD, OptimizerChoice, chosen
 from flowsim.training.rule import rule_of
 from flowsim.training.trained import AT_UNIGRAM, LEARNED_POPULATION, LEARNED_SAMPLED, Trained
 
@@ -72,18 +73,17 @@ class ReducedTraining:
             )
         optimizer = chosen(optimizer, numbers).on(model)
         self.model, self.optimizer = model, optimizer
-        self.sampled = optimizer.recipe.loss == "sampled"
+        self.sampled = optimizer.loss == "sampled"
         self.positions = model.length if model.attention or self.sampled else 1
         rho = [f"rho{n + 1}" for n in range(self.positions)] if self.positions > 1 else ["rho"]
         after = model.coordinates[model.coordinates.index("w1") :]
         self.coordinates = ("e", *rho, *after)
         self._exact = population_atoms(model.chain, self.positions, model.attention)
-        recipe = optimizer.recipe
-        adam, momentum = recipe.trainer == "adamw", optimizer.has_momentum and recipe.momentum
+        adam, momentum = optimizer.trainer == "adamw", optimizer.has_momentum and optimizer.momentum
         # in the order of ``steps``
         self._kinds = np.array([self.positions, model.attention, model.tied, adam], dtype=np.int64)
-        reals = recipe.beta1, recipe.beta2, recipe.epsilon, momentum, recipe.clip or 0, CLIP_GUARD
-        self._reals = np.array(reals, dtype=float)
+        reals = optimizer.beta1, optimizer.beta2, optimizer.epsilon, momentum, optimizer.clip or 0
+        self._reals = np.array([*reals, CLIP_GUARD], dtype=float)
 
     def run(
         self,
@@ -107,7 +107,7 @@ class ReducedTraining:
         rows = self.states(theta0)
         failed = ~np.isfinite(rows).all(axis=1)
         rows[failed] = 0.0
-        moments, steps = np.zeros((2, *rows.shape)), self.optimizer.recipe.steps
+        moments, steps = np.zeros((2, *rows.shape)), self.optimizer.steps
         generator = torch.Generator().manual_seed(self.optimizer.seed)
         looks = sorted({*(steps * i // _LOOKS for i in range(1, _LOOKS + 1)),
                         *range(max(1, steps - LAST + 1), steps + 1)} - {0})  # fmt: skip
@@ -184,15 +184,15 @@ class ReducedTraining:
         own_batches: bool = False,
     ) -> None:
         """Steps ``done`` to ``end`` − 1 of all rows; rows and moments are changed."""
-        model, recipe = self.model, self.optimizer.recipe
-        each = recipe.batch * model.length if model.attention else 2 * model.length
+        model, choice = self.model, self.optimizer
+        each = choice.batch * model.length if model.attention else 2 * model.length
         sets = len(rows) if own_batches else 1
         by_step, by_row = (sets, int(own_batches)) if self.sampled else (0, 0)
         at_once = max(1, _ATOMS // (each * sets)) if self.sampled else end - done
         while done < end:
             count, atoms = min(at_once, end - done), self._exact
             if self.sampled:
-                drawn = recipe.batch, model.length, model.attention, generator
+                drawn = choice.batch, model.length, model.attention, generator
                 atoms = sampled_atoms(model.chain, count * sets, *drawn)
             rates, room = self._rates(done, count), self._room(atoms)
             cost = count * int(np.diff(atoms.bounds).max())
@@ -208,17 +208,17 @@ class ReducedTraining:
 
     def _rates(self, first: int, count: int) -> np.ndarray:
         """(learning rate, rate/(1 − β₁ᵗ), (1 − β₂ᵗ)^(−1/2)) of some steps, t from 1 on."""
-        recipe = self.optimizer.recipe
+        choice = self.optimizer
         rows = []
         for step in range(first, first + count):
-            rate = recipe.rate(step)
-            one, two = 1 - recipe.beta1 ** (step + 1), 1 - recipe.beta2 ** (step + 1)
+            rate = choice.rate(step)
+            one, two = 1 - choice.beta1 ** (step + 1), 1 - choice.beta2 ** (step + 1)
             rows.append((rate, rate / one, 1 / math.sqrt(two)))
         return np.array(rows)
 
     def _scales(self) -> np.ndarray:
         """κ, κ/M, M and the decay of every column: coordinate = κ·entry, M entries in its block."""
-        d, decay = float(self.optimizer.d or 8), self.optimizer.recipe.weight_decay or 0.0
+        d, decay = float(self.optimizer.d or 8), self.optimizer.weight_decay or 0.0
         shared = self.model.length / self.positions  # positions that one column stands for
         width = WIDTH_RATIO * d * d
         blocks = {"e": (math.sqrt(d), d, 0.0), "w1": (d, width, decay), "w2": (d, width, decay),
@@ -254,16 +254,16 @@ class ReducedTraining:
         relative to the largest coordinate.
         """
         back = np.zeros(len(rows), dtype=bool)
-        recipe = self.optimizer.recipe
+        choice = self.optimizer
         open_rows = np.flatnonzero(found.status.numpy() == Status.TIMED_OUT)
-        if self.sampled or recipe.schedule != "constant" or not len(open_rows):
+        if self.sampled or choice.schedule != "constant" or not len(open_rows):
             return torch.from_numpy(back)
         start = rows[open_rows]
         state, moved = start.copy(), moments[:, open_rows].copy()
         size = np.maximum(np.abs(start).max(axis=1), 1e-300)
         largest = np.zeros(len(start))
         for step in range(_PERIODS):
-            first = recipe.steps + step
+            first = choice.steps + step
             self._advance(state, moved, first, first + 1, torch.Generator())
             off = np.abs(state - start).max(axis=1) / size
             largest = np.maximum(largest, off)
@@ -277,12 +277,12 @@ def trapped(model: Any, optimizer: OptimizerChoice, theta: Tensor) -> Tensor:
     False wherever there is no proof: for other optimizers than plain gradient descent on the
     population loss at a constant rate, with attention, and untied (where all is saddles).
     """
-    recipe, nowhere = optimizer.recipe, torch.zeros(len(theta), dtype=torch.bool)
-    plain = optimizer.name == "gd" and recipe.loss == "population"
-    steady = recipe.schedule == "constant" and not recipe.weight_decay
+    nowhere = torch.zeros(len(theta), dtype=torch.bool)
+    plain = optimizer.name == "gd" and optimizer.loss == "population"
+    steady = optimizer.schedule == "constant" and not optimizer.weight_decay
     if not (plain and steady and model.tied and not model.attention):
         return nowhere
-    chain, rate = model.chain, recipe.rate(0)
+    chain, rate = model.chain, optimizer.rate(0)
     pi0, pi1 = chain.stationary
     e, rho, w1, w2, b = theta.unbind(1)
     shut = (w1 == 0) & (w2 == 0)
@@ -302,7 +302,7 @@ def trapped(model: Any, optimizer: OptimizerChoice, theta: Tensor) -> Tensor:
     inside = (z + moved <= rho.abs() / 4) & (shut | (moved <= w1.abs() / 4)) & (z <= 0.5)
     small = (rate * reach**3 * z <= left / 8) & (rate * change <= left / 4)
     pull = 2 * high * z + drift
-    unclipped = torch.ones_like(inside) if recipe.clip is None else pull <= recipe.clip
+    unclipped = torch.ones_like(inside) if optimizer.clip is None else pull <= optimizer.clip
     return (low > 0) & (left > 0) & inside & small & unclipped
 
 
@@ -318,7 +318,7 @@ class LiftedSteps:
 
     def completed(self, choice: OptimizerChoice) -> OptimizerChoice:
         nudge = USUAL_NUDGE if choice.nudge is None else choice.nudge
-        return OptimizerChoice(choice.recipe, choice.d or 8, choice.seed, nudge)
+        return replace(choice, d=choice.d or 8, nudge=nudge, own=False)
 
     def train(
         self,
