@@ -13,14 +13,13 @@ from torch import Tensor
 
 from flowsim.arrays import Numbers
 from flowsim.boundary.edges import (
-    ahead_of,
     bisected_edges,
+    crossed_at,
     explains,
     known_edges,
     manifold_edges,
     nearest_on,
 )
-from flowsim.boundary.geometry import find_crossings
 from flowsim.boundary.shooting import Shooting
 from flowsim.errors import InputError
 from flowsim.flow.labelling import label_ends
@@ -33,8 +32,8 @@ from flowsim.landscape.ends import Ends
 
 #: Nodes in which other ends are sought: along each of one or two axes, and in all of more.
 _ALONG, _NODES = {1: 256, 2: 64}, 4096
-#: Halvings of a probe beside the boundary. Other brackets are halved to this part of the window.
-_PROBE, _EXACT = 10, 3e-8
+#: Brackets around the boundary are halved to this part of the window.
+_EXACT = 3e-8
 #: Halvings between places on a line, if the field alone is asked.
 _EXACTLY = 50
 #: Steps of the descent, its first length in cells, and the divisor of a length that failed.
@@ -179,6 +178,10 @@ class Search:
         self.node_codes = end_codes
         self.spacing = np.array([np.diff(values).max() for values in self.axes])
         self.tolerance = _EXACT * max(high - low for low, high in sides)
+        self.shooting = None
+        if self.batched:
+            end_codes_of = partial(self._codes_of, exact=False)
+            self.shooting = Shooting(model, place, end_codes_of, float(self.spacing.min()))
 
     def label(self, points: np.ndarray, exact: bool = True) -> np.ndarray:
         """Codes of the ends of points (m, d); −1 of those in no basin."""
@@ -243,11 +246,8 @@ class Search:
             edges = manifold_edges(self.model, self.window, self.label, order)
             if explains(edges, self.axes, end_codes):
                 return nearest_on(edges, starts, self.start_codes)
-        shooting = None
-        if self.batched:
-            shooting = Shooting(self.model, self.place, partial(self._codes_of, exact=False))
         edges = bisected_edges(
-            self.label, self.axes, end_codes, self.tolerance, self.batched, shooting
+            self.label, self.axes, end_codes, self.tolerance, self.batched, self.shooting
         )
         return nearest_on(edges, starts, self.start_codes)
 
@@ -263,7 +263,8 @@ class Search:
         at = np.flatnonzero(codes[1:] != codes[:-1])
         places = self._sources(nodes[at], nodes[at + 1])
         rows = np.isnan(places[:, 0])
-        places[rows] = self._ray(nodes[at][rows], nodes[at + 1][rows], codes[at][rows])
+        pairs = np.stack([codes[at], codes[at + 1]], axis=1)
+        places[rows] = self._crossed(nodes[at][rows], nodes[at + 1][rows], pairs[rows])
         away = np.abs(starts - places.T)
         beside = (codes[at] == self.start_codes[:, None]) | (
             codes[at + 1] == self.start_codes[:, None]
@@ -293,31 +294,29 @@ class Search:
         """The nearest of the boundary points towards the nearest nodes with another end."""
         best = np.full(starts.shape, np.nan)
         for own in np.unique(self.start_codes[self.start_codes > 0]):
-            rows, others = self.start_codes == own, nodes[(end_codes != own) & (end_codes > 0)]
+            rows = self.start_codes == own
+            others = np.flatnonzero((end_codes != own) & (end_codes > 0))
             if not len(others):
                 continue
             count = min(_NEAREST, len(others))
-            _, near = cKDTree(others).query(starts[rows], [*range(1, count + 1)])
-            inner = np.repeat(starts[rows], count, axis=0)
-            found = self._ray(inner, others[near.ravel()], np.full(len(inner), own))
+            _, near = cKDTree(nodes[others]).query(starts[rows], [*range(1, count + 1)])
+            inner, outer = np.repeat(starts[rows], count, axis=0), others[near.ravel()]
+            pairs = np.stack([np.full(len(inner), own), end_codes[outer]], axis=1)
+            found = self._crossed(inner, nodes[outer], pairs)
             found = found.reshape(-1, count, starts.shape[1])
             away = np.linalg.norm(found - starts[rows][:, None], axis=2)
             best[rows] = found[np.arange(len(found)), away.argmin(1)]
         return best
 
-    def _ray(
-        self, inner: np.ndarray, outer: np.ndarray, own: np.ndarray, halvings: int = 0
-    ) -> np.ndarray:
-        """Places on the ways to others where the end changes."""
-        size = self.tolerance
-        longest = float(np.linalg.norm(outer - inner, axis=1).max(initial=0.0))
-        halvings = halvings or max(int(np.ceil(np.log2(max(longest, size) / size))), 1)
-        found = find_crossings(
-            self.label, inner, outer, halvings, ahead_of(len(inner), self.batched), own
+    def _crossed(self, inner: np.ndarray, outer: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+        """Places on the ways to others where the end changes, between ends ``pairs`` (n, 2)."""
+        found = crossed_at(
+            self.label, inner, outer, pairs, self.tolerance, self.batched, self.shooting
         )
         if len(self.axes) > 2:  # a bound's place has another end itself
-            found.at = found.at + found.width / 2
-        return found.along(inner, outer)
+            way = outer - inner
+            found += self.tolerance / 2 * way / np.linalg.norm(way, axis=1, keepdims=True)
+        return found
 
     def _descended(self, starts: np.ndarray, found: np.ndarray) -> np.ndarray:
         """Boundary points (n, d) that were moved along the boundary to where they are nearest.
@@ -335,9 +334,11 @@ class Search:
             step = np.minimum(step, away)
             moved = self._moved(start, place, own, step)
             trial = self._on_way(start, moved, step, own)
-            nearer = np.linalg.norm(trial - start, axis=1) < away
-            place = np.where(nearer[:, None], trial, place)
-            step = np.where(nearer, step / 2, step / _SHORTER)
+            gain = away - np.linalg.norm(trial - start, axis=1)
+            place = np.where(gain[:, None] > 0, trial, place)
+            step = np.where(gain > 0, step / 2, step / _SHORTER)
+            if (np.abs(gain) < self.tolerance).all():
+                break
         result = found.copy()
         result[rows] = place
         return result
@@ -353,9 +354,11 @@ class Search:
         inside, outside = end_codes[0] == own, (end_codes[1] != own) & (end_codes[1] > 0)
         inner = np.where(inside[:, None], ends[0], start)
         outer = np.where(inside[:, None], ends[1], ends[0])
-        crossed = self._ray(inner, outer, own)
+        pairs = np.stack([own, np.where(inside, *end_codes[::-1])], axis=1)
         there = (inside & outside) | (~inside & (end_codes[0] > 0))
-        return np.where(there[:, None], crossed, np.nan)
+        found = np.full(place.shape, np.nan)
+        found[there] = self._crossed(inner[there], outer[there], pairs[there])
+        return found
 
     def _moved(
         self, start: np.ndarray, place: np.ndarray, own: np.ndarray, step: np.ndarray
@@ -371,11 +374,10 @@ class Search:
         end_codes = self.label(np.stack([inner, outer]).reshape(-1, d)).reshape(
             2, *beside.shape[:3]
         )
-        crossed = (end_codes[0] == own) & (end_codes[1] != own) & (end_codes[1] > 0)
-        owns = np.broadcast_to(own, crossed.shape)
+        there = (end_codes[0] == own) & (end_codes[1] != own) & (end_codes[1] > 0)
         found = beside.copy()
-        found[crossed] = self._ray(inner[crossed], outer[crossed], owns[crossed], _PROBE)
-        height = np.where(crossed, ((found - beside) * normal).sum(-1), np.nan)
+        found[there] = self._crossed(inner[there], outer[there], end_codes[:, there].T)
+        height = np.where(there, ((found - beside) * normal).sum(-1), np.nan)
         slope = np.nan_to_num((height[0] - height[1]) / (2 * step))
         bend = np.nan_to_num((height[0] + height[1]) / step**2)
         steep = 1 + slope**2 + away * bend

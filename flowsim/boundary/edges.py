@@ -189,7 +189,7 @@ def bisected_edges(
     spacing = _SPACED[batched] * min(float(np.diff(values).max()) for values in axes)
     keep = _spread(points, ends, number, spacing)
     inner, outer, ends, number = inner[keep], outer[keep], ends[keep], number[keep]
-    points = _crossed(label, inner, outer, ends, exact, batched, shooting)
+    points = crossed_at(label, inner, outer, ends, exact, batched, shooting)
     keep = _spread(points, ends, number, spacing)
     points, ends, number = _refined(
         label, points[keep], ends[keep], number[keep], exact, batched, shooting
@@ -213,7 +213,7 @@ def _spread(points: np.ndarray, ends: np.ndarray, number: np.ndarray, spacing: f
     return np.array(kept)
 
 
-def _crossed(
+def crossed_at(
     label: Labels, inner: np.ndarray, outer: np.ndarray, ends: np.ndarray, exact: float,
     batched: bool, shooting: Shooting | None,
 ) -> np.ndarray:  # fmt: skip
@@ -320,7 +320,7 @@ def _refined(
                 )
                 inner[rows[pair]], outer[rows[pair]] = sides[i, pair], sides[1 - i, pair]
             rows = rows[np.isfinite(inner[rows, 0])]
-            found[rows] = _crossed(
+            found[rows] = crossed_at(
                 label, inner[rows], outer[rows], ends[at[rows]], exact, batched, None
             )
         there = np.isfinite(found[:, 0])

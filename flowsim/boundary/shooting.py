@@ -17,14 +17,15 @@ from flowsim.interface import Model
 #: which a row may be next to a sink.
 _SOFT, _STEPS, _LEFT, _SLOW = 0.1, 200, 8.0, 0.1
 #: Newton's steps along each way, and to a saddle.
-_TRIALS, _NEWTON = 12, 30
+_TRIALS, _NEWTON = 7, 30
 #: In parts of the places' spread: half the width of difference quotients, how near steps to a
 #: saddle end, and how far apart two are.
 _SMALL, _ARRIVED, _APART = 1e-6, 1e-12, 1e-6
 #: The slowest rate of a saddle over the fastest, below which it is one of a continuum.
 _SLOWEST = 1e-4
-#: Error per step at first, and at last; the part of a step that it may be between.
-_ROUGH, _FINE, _SAFE = 1e-5, 1e-8, 1e-2
+#: Error per step at first, and at last; the part of a step that it may be between; and the error
+#: of the derivative, on which only the number of Newton's steps depends.
+_ROUGH, _FINE, _SAFE, _TURNED = 1e-5, 1e-8, 1e-2, 1e-5
 #: Greatest distance of a trajectory from its saddle, over its first distance, at a place found.
 _NEAR = 0.05
 #: Distance from a saddle to ask where the flow leads, and of difference quotients there, in parts
@@ -59,6 +60,7 @@ class Shooting:
         model: whose flow it is.
         place: the model's coordinates (m, k) of places (m, d).
         end_codes: gives codes of the ends of θ (m, k), not positive for no end.
+        size: of the places' differences, by which errors are measured.
     """
 
     def __init__(
@@ -66,8 +68,9 @@ class Shooting:
         model: Model,
         place: Callable[[Tensor], Tensor],
         end_codes: Callable[[Tensor], np.ndarray],
+        size: float,
     ) -> None:
-        self.model, self.place, self.end_codes = model, place, end_codes
+        self.model, self.place, self.end_codes, self.size = model, place, end_codes, size
         self.saddles: list[Saddle] = []
 
     def crossings(
@@ -153,42 +156,45 @@ class Shooting:
         """
         n = len(at)
         start = self.place(torch.from_numpy(at)).numpy()
-        k = start.shape[1]
-        size = float(np.linalg.norm(along, axis=1).max())
+        k, width = start.shape[1], _SMALL * self.size
         moved = self.place(torch.from_numpy(at + along)).numpy() - start
         speed = np.linalg.norm(self._field(start), axis=1)
         soft, going = _SOFT * speed.mean(), np.ones((n, 1))
 
         def ahead(_: float, state: np.ndarray) -> np.ndarray:
-            theta, way = state.reshape(2, n, k)
-            width = _SMALL * size / np.maximum(np.linalg.norm(way, axis=1, keepdims=True), 1e-300)
+            # of θ, the derivative's direction, and the logarithm of its length
+            theta, way = np.split(state.reshape(n, -1), [k, 2 * k], axis=1)[:2]
             field = self._field(np.concatenate([theta, theta + width * way, theta - width * way]))
             here, up, down = field.reshape(3, n, k)
+            turn = (up - down) / (2 * width)
+            grows = (turn * way).sum(1, keepdims=True) / (way**2).sum(1, keepdims=True)
             pace = going / (np.linalg.norm(here, axis=1, keepdims=True) + soft)
-            return np.nan_to_num(np.stack([here, (up - down) / (2 * width)]) * pace).ravel()
+            return np.nan_to_num(np.hstack([here, turn - grows * way, grows]) * pace).ravel()
 
-        first = np.stack([start, moved]).ravel()
-        solver = DOP853(ahead, 0.0, first, np.inf, rtol=rtol, atol=1e-3 * rtol * size)
-        states, speeds = [first.reshape(2, n, k)], [speed]
+        size = np.linalg.norm(moved, axis=1, keepdims=True)
+        first = np.hstack([start, moved / size, np.log(size)])
+        exact = np.where(np.arange(2 * k + 1) < k, 1e-3 * rtol * self.size, _TURNED)
+        solver = DOP853(ahead, 0.0, first.ravel(), np.inf, rtol=rtol, atol=np.tile(exact, n))
+        states, speeds = [first], [speed]
         least, fastest = speed.copy(), speed.copy()
         for _ in range(_STEPS):
             solver.step()
             if solver.status != "running":
                 return None
-            states.append(solver.y.reshape(2, n, k))
-            speed = np.linalg.norm(self._field(states[-1][0]), axis=1)
+            states.append(solver.y.reshape(n, -1))
+            speed = np.linalg.norm(self._field(states[-1][:, :k]), axis=1)
             speeds.append(speed)
             least, fastest = np.minimum(least, speed), np.maximum(fastest, speed)
             stops = (speed > _LEFT * least) & (least < 0.5 * speeds[0])
             slow = np.flatnonzero((speed <= _SLOW * fastest) & (going[:, 0] > 0))
-            stops[slow] |= self._contracts(states[-1][0][slow])
+            stops[slow] |= self._contracts(states[-1][slow, :k])
             if (stops & (going[:, 0] > 0)).any():
                 going[stops] = 0.0
                 solver.f = ahead(solver.t, solver.y)
             if not going.any():
                 break
-        whole = np.stack(states)
-        return whole[:, 0], whole[:, 1], np.stack(speeds)
+        theta, way, grown = np.split(np.stack(states), [k, 2 * k], axis=2)
+        return theta, way * np.exp(grown), np.stack(speeds)
 
     def _field(self, theta: np.ndarray) -> np.ndarray:
         found: np.ndarray = self.model.field(torch.from_numpy(theta)).detach().numpy()

@@ -207,7 +207,7 @@ def test_crossings_are_shot_at_the_stable_manifold_of_a_saddle_in_a_slice():
 
     v = np.linspace(-1, 1, 9)
     middle, half = np.stack([0.2 + 0.1 * v, v], 1), np.tile([0.6, 0.0], (9, 1))
-    shooting = Shooting(Bent(), place, codes)
+    shooting = Shooting(Bent(), place, codes, 1.0)
     found = shooting.crossings(middle, half, np.tile([2, 1], (9, 1)), 1e-8)
     assert found[:, 0] == pytest.approx(0.1 * v**2 + 0.15, abs=1e-7)
     assert len(shooting.saddles) == 1
