@@ -127,7 +127,6 @@ def source_file(kind: type) -> tuple[str, str] | None:
 
 
 def source_digest(kind: type) -> str:
-    """The SHA-256 digest of a class's source."""
     return hashlib.sha256(source_of(kind).encode()).hexdigest()
 
 

@@ -109,7 +109,6 @@ def _class_of(target: str | type[Model]) -> Any:
 
 
 def import_object(home: str) -> Any:
-    """The object that module:name names."""
     module, name = home.split(":")
     return getattr(import_module(module), name)
 

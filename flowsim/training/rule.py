@@ -21,7 +21,6 @@ _COLUMNS = {"loss": "<f8", "period": "<i4", "largest": "<f8", "steps_taken": "<i
 
 
 def rule_of(model: Model) -> Any:
-    """The model's own rule; None without one."""
     rule = getattr(model, "training_rule", None)
     return rule() if callable(rule) else None
 

@@ -146,7 +146,6 @@ class Comparison:
 
     @property
     def last_time(self) -> float:
-        """The horizon, given or by default."""
         assert self.horizon is not None
         return self.horizon
 

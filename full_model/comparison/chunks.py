@@ -86,11 +86,9 @@ class Chunks:
         self.count = -(-self.different // self.size)
 
     def members(self, chunk: int) -> np.ndarray:
-        """Indices of the different starts in a chunk."""
         return np.arange(chunk, self.different, self.count)
 
     def task(self, chunk: int) -> Task:
-        """The work of one chunk."""
         which = self.first[self.members(chunk)]
         seeds = tuple(int(i) + self.settings.seed for i in which)
         return Task(self.settings, self.points[which], seeds, source_versions())
@@ -121,7 +119,6 @@ class Chunks:
         return json.loads(json.dumps(asdict(self.settings))) | own
 
     def save(self, path: Path, parts: dict[int, Part]) -> None:
-        """Write what is finished."""
         tensors = {
             f"{chunk}/{name}": torch.from_numpy(column)
             for chunk, part in parts.items()

@@ -244,7 +244,6 @@ def _completed(
 
 
 def _meaning(settings: Comparison) -> dict[str, str]:
-    """Remark on agreement that theory makes certain, or None."""
     if settings.stochastic:
         but = ", until Adam magnifies rounding" if settings.trainer.startswith("adam") else ""
         return {"agreement_means": f"a check that map and training agree{but}"}

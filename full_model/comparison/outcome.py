@@ -108,7 +108,8 @@ def classify(
     Args:
         chain: the data.
         loss: (M,) exact population loss.
-        weights: tied weights, (M, *shape).
+        weights: (M, *shape); of untied ones nothing is decided near the unigram, since there
+            e = u = 0 is no minimum (AM Thm. 3).
         gradient: the population loss's gradient at weights.
         metric: by which the gradients are divided, per name, broadcastable.
         unigram: what decides near the unigram, by default for the binary logit.
@@ -129,7 +130,7 @@ def classify(
     curvature = torch.full_like(loss, torch.nan)
     near = (share > NEAR[0]) & (share < NEAR[1]) & (chain.mutual_information > 0)
     rows = near.nonzero()[:, 0]
-    if len(rows):
+    if len(rows) and "unembedding" not in weights:
         part = {name: w[rows] for name, w in weights.items()}
         part_label, curvature[rows] = unigram(rows, part, gradient, metric)
         label[rows] = part_label
@@ -202,14 +203,6 @@ def labels_near_unigram(
     stuck = ~bowl & (total.sqrt() <= 1e-14)
     label = torch.where(trapped, Label.LOCAL_MINIMUM, Label.UNRESOLVED)
     return torch.where(stuck, Label.SADDLE, label).to(torch.int8)
-
-
-def open_at_unigram(
-    rows: Tensor, weights: Weights, gradient: Gradient, metric: Weights
-) -> tuple[Tensor, Tensor]:
-    """Nothing is decided of untied runs there: e = u = 0 is no minimum (AM Thm. 3)."""
-    label = torch.full_like(rows, Label.UNRESOLVED, dtype=torch.int8)
-    return label, torch.full_like(rows, torch.nan, dtype=torch.float64)
 
 
 def unigram_block(chain: BinaryChain, weights: Weights, gradient: Gradient) -> Tensor:

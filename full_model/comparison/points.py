@@ -112,10 +112,9 @@ def stored_points(
         has = record.attrs.get(name)
         if has is not None and wanted is not None and int(has) != wanted:
             raise InputError(f"{str(path)!r} has {name} = {int(has)}, and {option} is {wanted}")
-    found_as: dict[str, str] = {}
-    for name in ("e", "w", "a"):  # a scan of a cloud stores its starts as start_e, …
-        found_as |= {name: f"start_{name}"} if f"start_{name}" in record.variables else {}
-        found_as |= {name: name} if name in record.variables else {}
+    # a scan of a cloud stores its starts as start_e, …
+    found_as = {name: stored for name in "ewa" for stored in (f"start_{name}", name)
+                if stored in record.variables}  # fmt: skip
     others = [
         name
         for name in map(str, np.atleast_1d(record.attrs.get("coordinates", ())))
@@ -138,7 +137,6 @@ def stored_points(
 
 
 def _said(chain: GapChain) -> str:
-    """A chain as a sentence says it."""
     if isinstance(chain, BinaryChain):
         return f"p = {chain.p:g}, q = {chain.q:g}"
     return f"{chain.states} states and p = {chain.p:g}"

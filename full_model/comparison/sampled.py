@@ -119,7 +119,6 @@ def compare_sampled(
 
 
 def run_settings(settings: Comparison, starts: int) -> RunSettings:
-    """The training run of the models at so many starts."""
     steps = settings.steps
     assert steps is not None
     recipe = Recipe.named(

@@ -21,7 +21,6 @@ from full_model.comparison.outcome import (
     EndReason,
     at_unigram_of_states,
     classify,
-    open_at_unigram,
 )
 from full_model.comparison.steps import chatters, step_until
 from full_model.lift.initial import with_noise
@@ -105,11 +104,11 @@ class FullSide:
         count, device = len(points), settings.device
         self.settings, self.dimensions = settings, points.shape[1]
         weights = lifted_weights(settings, points, seeds) if weights is None else weights
-        self.tied = "unembedding" not in weights
-        self.field = full_field(settings, self.dimensions, tied=self.tied)
+        tied = "unembedding" not in weights
+        self.field = full_field(settings, self.dimensions, tied=tied)
         # moves the runs of the flow; they are measured by ``field``, with ReLU itself
         rounding = ROUNDING if settings.trainer == "flow" else 0.0
-        self.rounded = full_field(settings, self.dimensions, rounding, self.tied)
+        self.rounded = full_field(settings, self.dimensions, rounding, tied)
         self.arch = self.field.arch
         assert settings.steps is not None
         self.most_steps = settings.steps
@@ -176,7 +175,7 @@ class FullSide:
         else:
             lifted = project(arch, whole, state.new_full((arch.d,), arch.d**-0.5))
             nearest = project(arch, whole, rounds=8) if noise else lifted
-            found = classify(chain, *known, None if self.tied else open_at_unigram)
+            found = classify(chain, *known)
             trained, drift = lifted.canonical, nearest.relative_distance
         line["trained"][rows] = trained[:, :k].cpu()
         line["drift"][rows] = drift.cpu()

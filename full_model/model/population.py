@@ -156,7 +156,6 @@ class PopulationLoss:
 
 
 def check_states(arch: Architecture, source: SequenceSource) -> None:
-    """InputError unless the source is on the states of the model."""
     if source.states != arch.states:
         raise InputError(f"a source on {source.states} states cannot feed a model on {arch.states}")
 

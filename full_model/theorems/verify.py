@@ -87,7 +87,6 @@ def equal(claim: str, expected: float, found: list[float], tolerance: float = TO
 
 
 def sign_claim(claim: str, expected: str, found: list[bool]) -> Claim:
-    """The claim that something is so at every seed."""
     failed = found.count(False)
     text = expected if failed == 0 else f"not so at {failed} of {len(found)} seeds"
     return Claim(claim, expected, text, failed / len(found), failed == 0)

@@ -17,7 +17,6 @@ DISTANCES = 16
 
 
 def matrix_names(arch: Architecture) -> list[str]:
-    """The weights that are matrices, in the order of the weights."""
     return [name for name, shape in arch.shapes.items() if len(shape) == 2]
 
 
@@ -47,7 +46,6 @@ class Pass(NamedTuple):
 
     @classmethod
     def of(cls, arch: Architecture, weights: Weights, tokens: Tensor) -> Pass:
-        """Run the sequences."""
         trace: dict[str, Tensor] = {}
         with torch.no_grad():
             logits = forward(arch, weights, tokens, trace)

@@ -104,7 +104,6 @@ class RunSession:
                 progress(done, loss)
 
     def measure(self, train_loss: Tensor) -> None:
-        """Append one line of telemetry."""
         trainer, arch = self.trainer, self.settings.arch
         found: dict[str, list[Tensor]] = {}
         numbers = self.tokens[0].numel() * max(arch.width, arch.heads * arch.length)
@@ -224,7 +223,6 @@ class RunSession:
         return xr.Dataset(data, coords=coordinates, attrs=attributes)
 
     def _loss_is(self) -> str:
-        """Description of the loss in the record."""
         if self.exact is not None:
             return "exact population loss"
         if not self.source.exact:

@@ -27,7 +27,6 @@ Data = MarkovChain | OrderChain | Prior | HiddenMarkovProcess
 
 
 def symbols_of(data: Data) -> int:
-    """The number of symbols in its sequences."""
     return data.symbols if isinstance(data, HiddenMarkovProcess) else data.states
 
 

@@ -141,7 +141,6 @@ class InductionModel(RecordedModel):
     loss, gradient, hessian = autograd.loss, autograd.gradient, autograd.hessian
 
     def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
-        """One quantity at all points, by the compiled formula."""
         theta = theta.detach()
         share = theta[..., 0].double().sigmoid()
         if quantity == "loss":
@@ -172,7 +171,6 @@ class InductionModel(RecordedModel):
         return label
 
     def flow(self) -> SwitchingSolver:
-        """Steps in time, to a valley's end."""
         return SwitchingSolver(self, rows_of(self))
 
     def by_share(self, share: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -162,7 +162,6 @@ class MemoryModel(RecordedModel):
     loss, gradient, hessian = autograd.loss, autograd.gradient, autograd.hessian
 
     def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
-        """One quantity at all points, by the compiled sum over words."""
         axes = QUANTITIES[quantity]
         rows = theta.detach().reshape(-1, 4).double().cpu().numpy()
         found = np.empty((len(rows), 4**axes))

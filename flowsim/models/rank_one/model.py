@@ -147,7 +147,6 @@ class RankOneModel(OnChain):
         return self.by_rows(theta, "stiffness")
 
     def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
-        """One quantity at all points, by the compiled formula."""
         if quantity == "loss":
             return self.chain.entropy_rate + self.by_rows(theta, "excess")
         rows = np.ascontiguousarray(theta.detach().reshape(-1, theta.shape[-1]).double().cpu())
@@ -198,7 +197,6 @@ class RankOneModel(OnChain):
         return plain_constants(self)
 
     def conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
-        """The conserved quantities by name, each (...)."""
         part = self.point(theta)
         found = {"feed_forward_balance": part.w1.square() - part.w2.square()}
         if self.attention:
@@ -280,6 +278,5 @@ class RankOneModel(OnChain):
         return LiftedSteps(self) if keeps_formulas_of(type(self), RankOneModel) else None
 
     def flow(self) -> SwitchingSolver:
-        """Steps from kink to kink, with or without attention."""
         rows_of = attention_rows.rows_of if self.attention else rows.rows_of
         return SwitchingSolver(self, rows_of(self))

@@ -136,11 +136,9 @@ class AttentionModel(OnChain):
         return e.square() * self.plane_covariance(w, a) / (pi0 * pi1)
 
     def flow(self) -> SwitchingSolver:
-        """Steps in time over the law of the past."""
         return SwitchingSolver(self, rows_of(self._table()))
 
     def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
-        """One quantity at all points, by the compiled formula."""
         if quantity == "loss":
             return self.chain.entropy_rate + self.by_rows(theta, "excess")
         what, axes = QUANTITIES[quantity]
