@@ -18,6 +18,7 @@ from flowsim.drawing.style import (
     INK,
     LINE,
     MARKER,
+    SHORT,
     SOFT,
     TRAINERS,
     Canvas,
@@ -32,13 +33,7 @@ from flowsim.records.attributes import axes_of
 
 #: Loss curves drawn of each outcome.
 _CURVES = 6
-_SHORT = {
-    "global_minimum": "global",
-    "local_minimum": "local",
-    "saddle": "saddle",
-    "unresolved": "unres.",
-}
-#: The same of SGD and AdamW, and the entries of their legend.
+#: Words in the table of SGD and AdamW, and the entries of their legend.
 _AFTER_STEPS = {"global_minimum": "learned", "unresolved": "not yet"}
 _LEARNED = {
     "global_minimum": "learned within {} steps",
@@ -107,7 +102,7 @@ def draw_confusion(record: xr.Dataset, ax: Axes) -> None:
     rows = [i for i in range(len(labels)) if table[i].sum()]
     columns = sorted({j for j in range(len(labels)) if table[:, j].sum()} | set(rows))
     after_steps = "predicted_by" in record.attrs
-    short = _SHORT | (_AFTER_STEPS if after_steps else {})
+    short = SHORT | (_AFTER_STEPS if after_steps else {})
     ax.set_axis_off()
     random = "share_low" in record  # where nothing was drawn at random, shares have no interval
     spans = np.full(table.shape, "", dtype=object)

@@ -79,20 +79,16 @@ class Styles(dict[str, Any]):
 
 #: Areas, inks of lines and of edges of markers, markers, and hatches of areas, by label.
 FILL, INK, MARKER, HATCH = map(Styles, range(4))
-#: Names of labels in a legend.
-BASINS = {
-    "global_minimum": "reaches the global minima",
-    "local_minimum": "trapped in bad local minima",
-    "saddle": "ends in a saddle",
-    "unresolved": "unresolved",
+#: Words of labels: in a legend, of one start, of several, and in a table.
+_WORDS = {
+    "global_minimum": (*["reaches the global minima"] * 2, "reach the global minima", "global"),
+    "local_minimum": ("trapped in bad local minima", "is trapped", "are trapped", "local"),
+    "saddle": (*["ends in a saddle"] * 2, "end in a saddle", "saddle"),
+    "unresolved": ("unresolved", "is unresolved", "are unresolved", "unres."),
 }
-#: Verb phrase for one start, by its label.
-VERB_PHRASES = {
-    "global_minimum": "reaches the global minima",
-    "local_minimum": "is trapped",
-    "saddle": "ends in a saddle",
-    "unresolved": "is unresolved",
-}
+BASINS, VERB_PHRASES, PLURALS, SHORT = (
+    {name: words[i] for name, words in _WORDS.items()} for i in range(4)
+)
 #: Names of the optimizers in a figure.
 OPTIMIZERS = {"gd": "gradient descent", "momentum": "momentum", "adam": "Adam", "adamw": "AdamW",
               "own": "its own steps"}  # fmt: skip

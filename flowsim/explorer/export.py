@@ -201,9 +201,7 @@ def explored_record(
             trained.append(f"{s.trainer} {sizes}{rate}, {done}")
         record.attrs["trained"] = "; ".join(trained)
     if view.cloud is not None:
-        *_, found = [None, *cloud_shares(view, stop)]
-        if found is None or len(found.label) < found.wanted:
-            raise Stopped
+        *_, found = cloud_shares(view, stop)
         for name, places in ((view.y, found.y), (view.x, found.x)):
             record[f"cloud_{name}"] = ("draw", places)
         record["cloud_label"] = ("draw", found.label, flags(ends_of(view).names, found.label.dtype))

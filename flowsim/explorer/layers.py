@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from threading import Lock
@@ -118,15 +118,12 @@ def cells_at_once(view: View) -> Cells:
 
 
 def refined(view: View, stop: Stop, beyond: int = 0) -> Iterator[Cells]:
-    """Ever finer labels by the flow, of more than ``beyond`` cells a side, until stopped."""
+    """Ever finer labels by the flow, of more than ``beyond`` cells a side; raises ``Stopped``."""
     sizes = resolutions(view)
     for size in (size for size in sizes if size > beyond):
         y, x = (v.ravel() for v in np.meshgrid(*centres(view, size), indexing="ij"))
-        try:
-            label = followed(view, y, x, stop)
-        except Stopped:
-            return
-        yield Cells(label.reshape(size, size), "flow", final=size == sizes[-1])
+        label = followed(view, y, x, stop).reshape(size, size)
+        yield Cells(label, "flow", final=size == sizes[-1])
 
 
 def first_look(view: View, stop: Stop) -> Iterator[Cells | xr.Dataset]:
@@ -204,8 +201,8 @@ Curve = tuple[np.ndarray, np.ndarray]
 class Border:
     """Curves (y, x) around basins, and towards starts that end in a saddle."""
 
-    basins: tuple[Curve, ...] = ()
-    saddles: tuple[Curve, ...] = ()
+    basins: list[Curve] = field(default_factory=list)
+    saddles: list[Curve] = field(default_factory=list)
 
 
 #: One part of what a plane shows.
@@ -217,8 +214,8 @@ def has_border(view: View) -> bool:
     return closed_basin(view.model, torch.zeros(1, len(view.model.coordinates))) is None
 
 
-def border(view: View, cells: Cells, stop: Stop) -> Border | None:
-    """The boundary between labelled cells, each point by bisection; None if stopped."""
+def border(view: View, cells: Cells, stop: Stop) -> Border:
+    """The boundary between labelled cells, each point by bisection; raises ``Stopped``."""
     y, x = centres(view, cells.label.shape[0])
     halvings = HALVINGS if cells.final else _ROUGH if len(y) == resolutions(view)[0] else _FINER
     ends, names = ends_of(view), (view.y, view.x)
@@ -227,37 +224,31 @@ def border(view: View, cells: Cells, stop: Stop) -> Border | None:
         dict(zip(names, (y, x), strict=True)),
         {} if ends.named else {"ends": "found"},
     )
-    try:
-        record = with_boundary(
-            record, view.model, lambda y, x: followed(view, y, x, stop), halvings
-        )
-    except Stopped:
-        return None
+    record = with_boundary(record, view.model, lambda y, x: followed(view, y, x, stop), halvings)
+    found = Border()
     if "boundary_curve" not in record:
-        return Border()
+        return found
     columns = (*names, "curve", "side")
     y, x, curve, side = (record[f"boundary_{name}"].to_numpy() for name in columns)
     unstable = (side == Label.SADDLE) & ends.named
-    basins: list[Curve] = []
-    saddles: list[Curve] = []
     for part in (np.flatnonzero(curve == number) for number in np.unique(curve)):
         stable = ~unstable[part]
         beside = stable.copy()  # and the neighbours along the curve, so that none is cut off
         beside[1:] |= stable[:-1]
         beside[:-1] |= stable[1:]
-        for on, found in ((beside, basins), (unstable[part], saddles)):
+        for on, curves in ((beside, found.basins), (unstable[part], found.saddles)):
             if on.any():
-                found.append((np.where(on, y[part], np.nan), np.where(on, x[part], np.nan)))
-    return Border(tuple(basins), tuple(saddles))
+                curves.append((np.where(on, y[part], np.nan), np.where(on, x[part], np.nan)))
+    return found
 
 
 def at_rest(view: View, stop: Stop, first: Cells | None = None) -> Iterator[Layer]:
     """Layers of a plane once its sliders rest, from coarse to fine: cells, border, landscape."""
-    if first is not None and (line := border(view, first, stop)) is not None:
-        yield line
+    if first is not None:
+        yield border(view, first, stop)
     if not stop():
         yield landscape(view, fine=True)
     for cells in refined(view, stop, 0 if first is None else len(first.label)):
         yield cells
-        if has_border(view) and (line := border(view, cells, stop)) is not None:
-            yield line
+        if has_border(view):
+            yield border(view, cells, stop)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from flowsim.boundary.cells import NO_BASIN
 from flowsim.explorer.layers import ends_of, followed
-from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Start, Stop, View
+from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Start, Stop, Stopped, View
 from flowsim.flow.options import Limits
 from flowsim.flow.orbits import drawn_orbits, find_limits
 from flowsim.flow.solver import solver_of
@@ -206,7 +206,7 @@ class CloudShare:
 
 
 def cloud_shares(view: View, stop: Stop = lambda: False) -> Iterator[CloudShare]:
-    """The shares of the view's cloud, ever more of its starts; ends early when stopped."""
+    """The shares of the view's cloud, ever more of its starts; raises ``Stopped``."""
     if view.cloud is None:
         return
     model, ends, label = view.model, ends_of(view), np.empty(0, np.int8)
@@ -220,6 +220,6 @@ def cloud_shares(view: View, stop: Stop = lambda: False) -> Iterator[CloudShare]
     quick = view.at_once or solver_of(model).batched
     for part in rows.split(len(rows) if quick else _AT_ONCE):
         if stop():
-            return
+            raise Stopped
         label = np.append(label, ends.identify(find_limits(model, part)))
         yield CloudShare(y[: len(label)], x[: len(label)], label, len(y))

@@ -166,7 +166,6 @@ class Scan:
         return index * self.chunk, min((index + 1) * self.chunk, self.size)
 
     def task(self, index: int) -> Task:
-        """The work of one chunk."""
         low, high = self.bounds(index)
         pieces, rows = [], []
         for case, first, last in self._stretches(low, high):
@@ -183,12 +182,10 @@ class Scan:
         return np.concatenate([self.starts.block(a, b, case) for case, a, b in stretches])
 
     def case_of(self, point: int) -> int:
-        """The number of a point's model."""
         return point // int(np.prod(self.starts.shape, dtype=object))
 
     @property
     def cases(self) -> int:
-        """Number of models."""
         return prod(map(len, self.several.values()))
 
     def model_for(self, case: int) -> Model:
@@ -196,7 +193,6 @@ class Scan:
         return _built(self._case(case))
 
     def model_at(self, point: int) -> Model:
-        """The model of a point."""
         return self.model_for(self.case_of(point))
 
     def _case(self, case: int) -> ModelSpec | Model:
@@ -243,7 +239,6 @@ class Scan:
         }
 
     def attributes(self) -> dict[str, Any]:
-        """The record's attributes."""
         return {
             "kind": "scan",
             **model_attributes(self.model_at(0), [*self.several], self.model_for(self.cases - 1)),

@@ -29,7 +29,7 @@ from flowsim.explorer.page.messages import (
 )
 from flowsim.explorer.starts import CloudShare, cloud_shares, edge_of, follow_start
 from flowsim.explorer.training import FullSettings, Run, is_untied, training
-from flowsim.explorer.view import GaussianCloud, Start, View, Window
+from flowsim.explorer.view import GaussianCloud, Start, Stopped, View, Window
 from flowsim.interface import theta_at
 from flowsim.labels import BASINS
 from flowsim.portraits.in_plane import HALVINGS
@@ -53,7 +53,8 @@ def test_slow_models_claim_nothing_before_they_know():
     assert (cells_at_once(view).label == UNKNOWN).all() and cells_at_once(view).shares(BASINS) == {}
     first, _ = first_look(view, lambda: False)
     assert first.label.shape == (6, 6) and not (first.label == UNKNOWN).any()
-    assert list(refined(view, lambda: True)) == []
+    with pytest.raises(Stopped):
+        next(refined(view, lambda: True))
 
 
 @pytest.mark.parametrize("name", ["uniform", "untied"])
@@ -61,7 +62,8 @@ def test_the_border_lies_between_the_basins_and_gets_finer(name):
     view = View().with_model(name)
     assert has_border(view) and not has_border(View())
     coarse = cells_at_once(view) if name == "untied" else next(refined(view, lambda: False))
-    assert border(view, coarse, lambda: True) is None
+    with pytest.raises(Stopped):
+        border(view, coarse, lambda: True)
     rough = border(view, coarse, lambda: False)
     fine = border(view, replace(coarse, final=True), lambda: False)
     beyond = Label.SADDLE if name == "untied" else Label.LOCAL_MINIMUM

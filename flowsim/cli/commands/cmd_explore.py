@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from flowsim.cli import options
-from flowsim.cli.groups import ReducedModelOptions
+from flowsim.cli.groups import ModelOnChain
 from flowsim.cli.options import WORK, flag, option
 from flowsim.cli.output import echo, warn
 from flowsim.errors import InputError
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Explore(ReducedModelOptions):
-    p: options.P = None
-    q: options.Q = None
+class Explore(ModelOnChain):
     window: options.Windows = None
     port: Annotated[
         int,

@@ -23,17 +23,14 @@ from flowsim.records.attributes import plain_mathematics
 from full_model.comparison.outcome import open_gap
 
 _ENDS = style.VERB_PHRASES | {"local_minimum": "is trapped in a bad local minimum"}
-_VERBS = {
-    "global_minimum": "reach the global minima",
-    "local_minimum": "are trapped",
-    "saddle": "end in a saddle",
-    "unresolved": "are unresolved",
-}
 
 
 def _goes_to(view: View) -> dict[str, str]:
     found = ends_of(view).captions.items()
-    return {**_VERBS, **{name: escape(f"go {style.way_to(caption)}") for name, caption in found}}
+    return {
+        **style.PLURALS,
+        **{name: escape(f"go {style.way_to(caption)}") for name, caption in found},
+    }
 
 
 def describe_window(view: View, cells: Cells) -> str:

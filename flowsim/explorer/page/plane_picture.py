@@ -68,8 +68,9 @@ class Picture:
         if not view.at_once:
             return
         self._show_landscape(view, layers.landscape(view, fine=False))
-        line = layers.border(view, self.cells, lambda: False) if layers.has_border(view) else None
-        self._show_border(line or layers.Border())
+        known = not layers.has_border(view)
+        line = layers.Border() if known else layers.border(view, self.cells, lambda: False)
+        self._show_border(line)
         self.show_legend()
 
     def show_legend(self) -> None:
