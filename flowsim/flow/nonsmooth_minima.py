@@ -61,6 +61,7 @@ def rest_on_kinks(model: Model, start: Tensor, ends: EndStates) -> None:
     spent &= way.isfinite() & (way > 0)
     theta, way, places = ends.theta[spent].cpu(), way[spent].cpu(), list[Tensor | None]()
     if type(model).field is Model.field:
+        way = ((theta - start[spent].cpu()) * theta.new_tensor(model.metric).sqrt()).abs().amax(1)
         places = [kink_minimum(model, *row) for row in zip(theta, way.tolist(), strict=True)]
     elif len(theta):
         places = held_at_jump(model, theta, way)
@@ -84,11 +85,10 @@ def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
     Args:
         model: of a gradient flow.
         theta: where a row creeps.
-        way: how far it has come, by which radii and steps are measured.
+        way: how far it has come in √G θ, by which radii and steps are measured.
     """
     root = theta.new_tensor(model.metric).sqrt()
     y = begun = theta * root
-    unit = way * float(root.max())
     around = _directions(len(y)).to(y)
 
     def gradients(y: Tensor, radius: float) -> Tensor:
@@ -96,7 +96,7 @@ def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
 
     sizes: list[float] = []
     for part in _RADII:
-        radius, entered = part * unit, y
+        radius, entered = part * way, y
         for _ in range(_STEPS):
             slopes = gradients(y, radius)
             if not bool(slopes.isfinite().all()):
@@ -105,7 +105,7 @@ def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
             size = float(down.norm())
             if size <= _SHORTEST * part * longest:
                 break
-            reach = max(unit, float((y - begun).abs().max()))
+            reach = max(way, float((y - begun).abs().max()))
             step = _LONGEST * reach / size * 0.5 ** torch.arange(_HALVINGS).to(y)
             there = model.loss((y + step[:, None] * down) / root).detach()
             here = model.loss((y / root)[None]).detach()
@@ -122,12 +122,12 @@ def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
     jumps = all(_SMOOTH * a < b < _UNBOUNDED * a for a, b in pairwise(sizes))
     if not jumps or size > _SHORT * longest:
         return None
-    wider = (float(_shortest(gradients(y, part * unit)).norm()) for part in _WIDER)
+    wider = (float(_shortest(gradients(y, part * way)).norm()) for part in _WIDER)
     if size > _NOTHING * longest and not any(least <= _TURNS * size for least in wider):
         return None  # the kink leads on, however slowly
     along = down / size if size > 0 else 0 * down
     ways = torch.cat([around[1:], along[None], -along[None]])
-    near = torch.cat([y + part * unit * ways for part in _AROUND])
+    near = torch.cat([y + part * way * ways for part in _AROUND])
     here = model.loss((y / root)[None]).detach()
     known = 1e-14 * here.abs() + longest * radius  # the kink itself is not met more exactly
     return y / root if bool((model.loss(near / root) >= here - known).all()) else None

@@ -40,8 +40,11 @@ _BENDS, _TRIED, _NEW = 0.1, (0.25, 0.125), 0.3
 #: A place of a set is none where the field is, within this part, that of the rates, and this many
 #: times what rounding may do.
 _ALIKE, _RESOLVED = 0.5, 30.0
-#: Losses differ by this part of those between the ends, or their number goes by their places.
+#: Losses at ends are rounded to this part of those between the ends.
 _EQUAL = 1e-9
+#: Ends are numbered by their losses where these differ by this part of those between the ends, or
+#: else by their places, where these differ by it; a minimum at a kink is known to 1e-8 of its way.
+_IN_ORDER = 1e-6
 #: Losses on the way along a set of ends differ by this part of those on the straight way at most.
 _LEVEL = 1e-6
 #: Points at once, of many.
@@ -608,12 +611,10 @@ class Ends:
 
         Losses that are equal beside those between the ends are ordered by place.
         """
-        place = range(len(self.found))
         theta = torch.stack([end.theta for end in self.found])
-        finite = theta.isfinite().all(1)
-        unit, size = 0.0, torch.ones(())
-        if bool(finite.any()):
-            inner = theta[finite]
+        inner, unit = theta[theta.isfinite().all(1)], 0.0
+        known = torch.zeros(theta.shape[1])
+        if len(inner):
             middle = (inner + inner[0]) / 2
             between = self.model.loss(torch.cat([middle, inner])).detach()
             if len(inner) == 1:  # what the loss is a little way off
@@ -623,20 +624,12 @@ class Ends:
                 between = torch.cat([between, self.model.loss(off).detach()])
             between = between[between.isfinite()]
             unit = float(between.max() - between.min()) if len(between) else 0.0
-            spread = inner.amax(0) - inner.amin(0)
-            size = torch.where(spread > 0, _EQUAL * spread, 1.0)
-        losses, rank = [end.loss for end in self.found], [0] * len(self.found)
-        ascending = sorted(place, key=lambda i: losses[i])
-        for before, i in pairwise(ascending):
-            rank[i] = rank[before] + bool(losses[i] - losses[before] > _EQUAL * unit)
-        order = sorted(
-            place,
-            key=lambda i: (
-                _NUMBERED.get(self.found[i].kind, 2),
-                rank[i],
-                (theta[i] / size).round().tolist() if finite[i] else theta[i].tolist(),
-            ),
-        )
+            known = self._known(inner, unit)
+        kinds = [_NUMBERED.get(end.kind, 2) for end in self.found]
+        losses = _ranks([end.loss for end in self.found], _IN_ORDER * unit)
+        places = [_ranks(*column) for column in zip(theta.T.tolist(), known.tolist(), strict=True)]
+        keys = [*zip(kinds, losses, *places, strict=True)]
+        order = sorted(range(len(keys)), key=keys.__getitem__)
         counts: dict[str, int] = {}
         found = [self.found[i] for i in order]
         self._members = [self._members[i] for i in order]
@@ -648,7 +641,18 @@ class Ends:
             scale = max(unit, self._fall(end)) if end.kind == "infinity" else unit
             self.found.append(replace(end, name=name, rounding=_EQUAL * scale))
         self._rounding = _EQUAL * unit
-        return torch.tensor([0, *(1 + order.index(i) for i in place)])
+        return torch.tensor([0, *(1 + order.index(i) for i in range(len(order)))])
+
+    def _known(self, theta: Tensor, unit: float) -> Tensor:
+        """By how much ends (n, k) differ in coordinates, (k,); ∞ where that changes no loss."""
+        low, high = theta.amin(0), theta.amax(0)
+        first = theta[theta.argmin(0)]
+        parts = torch.tensor([0.0, *_PARTS, 1.0], dtype=theta.dtype).reshape(-1, 1, 1)
+        moved = first + parts * torch.diag(high - low)
+        loss = self.model.loss(moved.flatten(0, 1)).detach().reshape(len(parts), -1)
+        still = (loss - loss[0]).abs().amax(0) <= _IN_ORDER * unit
+        is_gradient_flow = type(self._flow).field is Model.field
+        return torch.where(still & is_gradient_flow, torch.inf, _IN_ORDER * (high - low))
 
 
 def _apart(one: Tensor, other: Tensor) -> Tensor:
@@ -656,6 +660,15 @@ def _apart(one: Tensor, other: Tensor) -> Tensor:
     size = torch.cat([one, other]).std(0, correction=0)
     unit = torch.where(size > 0, size, 1.0)
     return torch.cdist(one / unit, other / unit)
+
+
+def _ranks(values: list[float], apart: float) -> list[int]:
+    """Places in ascending order, NaN last; one place for values that are no further apart."""
+    found, values = [0] * len(values), [math.inf if x != x else x for x in values]
+    ascending = sorted(range(len(values)), key=values.__getitem__)
+    for before, i in pairwise(ascending):
+        found[i] = found[before] + bool(values[i] - values[before] > apart)
+    return found
 
 
 def _named(kind: str, number: int) -> str:

@@ -24,6 +24,18 @@ def test_a_unit_of_the_coordinates_and_a_metric_change_nothing():
     assert lowest(end.numpy(), (-1, 1)) < 1e-6
 
 
+def test_units_that_differ_by_1e5_change_no_label():
+    units = (3e-3, 300.0)
+    bent = flowsim.from_loss(
+        lambda x, y: (x / units[0] - 0.3).abs() + ((y / units[1]) ** 2 - 1) ** 2 / 4,
+        "bent",
+        tuple(unit**-2 for unit in units),
+    )
+    limits = flowsim.find_limits(bent, [[-1.3 * units[0], 1.9 * units[1]]])
+    assert limits.label.tolist() == [flowsim.Label.LOCAL_MINIMUM]
+    np.testing.assert_allclose(limits.theta[0] / units, [0.3, 1], atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "loss",
     [

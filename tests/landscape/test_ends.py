@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from flowsim import from_loss
+from flowsim import Label, from_loss
 from flowsim.flow.orbits import find_limits
 from flowsim.landscape import Ends
 
@@ -57,6 +57,14 @@ def test_the_wells_are_those_of_the_six_hump_camel():
     for end in ends.found[:2]:
         assert abs(end.loss + 1.0316284535) < 1e-9
         np.testing.assert_allclose(end.theta.abs(), [0.08984201, 0.7126564], atol=1e-7)
+
+
+@pytest.mark.parametrize("off", [1e-8, -1e-8])
+def test_what_is_not_known_of_minima_at_a_kink_does_not_number_them(off):
+    model = from_loss(lambda x, y: (x - 0.3).abs() + (y**2 - 1) ** 2, "kink")
+    theta = torch.tensor([[0.3 + off, 1.0], [0.3 - off, -1.0]]).double()
+    label = torch.full((2,), Label.LOCAL_MINIMUM)
+    assert Ends(model).codes(label, theta, model.loss(theta)).tolist() == [2, 1]
 
 
 def test_later_starts_get_the_codes_of_the_ends_that_are_known():
