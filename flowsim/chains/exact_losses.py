@@ -76,7 +76,7 @@ def prior_losses(prior: Prior, length: int) -> PriorLosses:
         kernel = float((classes.weight * own).sum())
         line = {"bayes": _cross_entropy(weight, chance), "kernel": kernel}
         for j in range(order + 1):
-            counts, context = classes.counts_of(j), classes.context_of(j)
+            counts, context = classes.counts_of(j), classes.context % prior.states**j
             row = counts[torch.arange(len(counts)), context] + 1
             line[str(j)] = _cross_entropy(weight, row / row.sum(-1, keepdim=True))
         for name, value in line.items():
@@ -110,9 +110,6 @@ class CountClasses:
             self.counts.reshape(shape).sum(1)
             + counts_inside(self.order, order, self.states)[self.start]
         )
-
-    def context_of(self, order: int) -> Tensor:
-        return self.context % self.states**order
 
 
 def counts_inside(order: int, lower: int, states: int) -> Tensor:

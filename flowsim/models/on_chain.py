@@ -147,6 +147,15 @@ class OnChain(RecordedModel):
             )
         super().__setattr__(attribute, value)
 
+    def _choose_bias(self, bias: str) -> None:
+        """Minimise the bias out, or make it the last coordinate; InputError for another word."""
+        if bias not in ("optimal", "dynamic"):
+            raise InputError(f'bias must be "optimal" or "dynamic", not {bias!r}')
+        self.dynamic_bias = bias == "dynamic"
+        if self.dynamic_bias:
+            self.keeps_sign = (*self.keeps_sign, False)
+            self.coordinates = (*self.coordinates, "b")
+
     @accepts_theta
     def optimal_bias(self, theta: Tensor) -> Tensor:
         """The bias that minimises the loss at θ, shape (...)."""

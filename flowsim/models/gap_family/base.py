@@ -19,7 +19,6 @@ from torch.nn.functional import logsigmoid
 
 from flowsim.chain import BinaryChain
 from flowsim.elementary import excess_entropies
-from flowsim.errors import InputError
 from flowsim.inheritance import unwritten
 from flowsim.interface import EndLosses, accepts_theta, differentiate
 from flowsim.markov import GapChain
@@ -195,12 +194,7 @@ class BinaryGapModel(GapModel):
 
     def __init__(self, chain: BinaryChain, bias: str = "optimal") -> None:
         self.chain = chain
-        if bias not in ("optimal", "dynamic"):
-            raise InputError(f'bias must be "optimal" or "dynamic", not {bias!r}')
-        self.dynamic_bias = bias == "dynamic"
-        if self.dynamic_bias:
-            self.keeps_sign = (*self.keeps_sign, False)
-            self.coordinates = (*self.coordinates, "b")
+        self._choose_bias(bias)
 
     @property
     def params(self) -> tuple[float, ...]:

@@ -68,11 +68,6 @@ class InductionLandscape:
         """The side of the lower end; 0 if there is none."""
         return min(self.ends, key=lambda side: self.ends[side].loss, default=0)
 
-    @property
-    def by_loss(self) -> list[InductionEnd]:
-        """The ends, the lower first."""
-        return sorted(self.ends.values(), key=lambda end: end.loss)
-
 
 @lru_cache(maxsize=8)
 def induction_landscape(model: InductionModel) -> InductionLandscape:

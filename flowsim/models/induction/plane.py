@@ -57,7 +57,8 @@ class InductionPlane(Plane):
         between = np.full((1, 2), np.nan)
         level = np.concatenate([part for line in lines for part in (line, between)] or [between])
         valleys = [valley(model, side, alpha.sigmoid().numpy()) for side in (-1, 1)]
-        ends = zip(("global minimum", "local minimum"), found.by_loss, strict=False)
+        lower_first = sorted(found.ends.values(), key=lambda end: end.loss)
+        ends = zip(("global minimum", "local minimum"), lower_first, strict=False)
         return [
             Curve("level of the loss", *level.T),
             plateau,

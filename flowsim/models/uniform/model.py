@@ -23,7 +23,6 @@ import torch
 from torch import Tensor
 
 from flowsim.chain import BinaryChain
-from flowsim.errors import InputError
 from flowsim.flow.rows.engine import SwitchingSolver
 from flowsim.interface import accepts_theta
 from flowsim.models import autograd
@@ -71,15 +70,10 @@ class AttentionModel(OnChain):
     def __init__(
         self, chain: BinaryChain, length: int, bias: str = "optimal", compress: bool = True
     ) -> None:
-        if bias not in ("optimal", "dynamic"):
-            raise InputError(f'bias must be "optimal" or "dynamic", not {bias!r}')
+        self._choose_bias(bias)
         require_first_order(chain)
         self.chain, self.length, self.compress = chain, check_length(length), compress
         running_mean_law(chain, self.length)
-        self.dynamic_bias = bias == "dynamic"
-        if self.dynamic_bias:
-            self.keeps_sign = (*self.keeps_sign, False)
-            self.coordinates = (*self.coordinates, "b")
 
     @property
     def plane(self) -> AttentionPlane:
