@@ -41,7 +41,8 @@ def read_columns(path: Path, numeric: Collection[str]) -> dict[str, np.ndarray]:
     while not head[-1]:
         head.pop()
     if len(set(head)) < len(head):
-        raise InputError(f"{source} needs columns with names, each once, not {', '.join(head)}")
+        said = ", ".join(head)[:200]
+        raise InputError(f"{source} needs columns with names, each once, not {said}")
     for at, cells in rows:
         if len(cells) < len(head) or any(cells[len(head) :]):
             raise InputError(f"line {at} of {source} has {len(cells)} cells, not {len(head)}")
@@ -52,7 +53,7 @@ def read_columns(path: Path, numeric: Collection[str]) -> dict[str, np.ndarray]:
         try:
             columns[name] = np.array([_number(x, between) for x in columns[name].tolist()], float)
         except ValueError as error:
-            raise InputError(f"the column {name} of {source}: {error}") from None
+            raise InputError(f"the column {name} of {source}: {error}"[:400]) from None
     return columns
 
 
