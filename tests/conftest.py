@@ -28,10 +28,6 @@ REFERENCE = json.loads((Path(__file__).parent / "reference.json").read_text())
 CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.05, 0.6), (0.97, 0.35), (0.45, 0.56)]
 
 
-#: What no model takes as its N.
-BAD_LENGTHS = [0, -1, 1.5, "8", None]
-
-
 def pytest_addoption(parser):
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in a random order")
     words = "run all tests of the marker turns, not the third of them whose turn it is"

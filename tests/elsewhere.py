@@ -3,6 +3,7 @@
 And work for processes, in a module that they import at once.
 """
 
+import importlib.util
 import os
 import pickle
 from concurrent.futures import Future
@@ -30,6 +31,14 @@ def _pickling(jobs):
 def pickled(monkeypatch):
     """From now on ``jobs=2`` pickles instead of starting processes, 3 s each."""
     monkeypatch.setattr("flowsim.scan.workers.open_processes", _pickling)
+
+
+def loaded(path):
+    """A file that is no module of a package, run as one of its own name."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def large(task):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from command import run
 
 import flowsim
 from flowsim import InputError
@@ -76,16 +75,3 @@ def test_the_trap_is_where_it_was_whatever_the_flips(p, q, epsilon):
                    for n, s in arch.shapes.items()}  # fmt: skip
         values = unigram_trap(arch, weights, seen).eigenvalues
         assert bool((values > 0).all()) == (p + q > 1)
-
-
-@pytest.mark.parametrize("words, said", [
-    (["--process", "even", "--p", "0.3"], "the process gives p and q: omit p"),
-    (["--process", "mess3"], "sees two symbols"),
-    (["--process", "flips:p=x"], "a process is NAME or NAME:NUMBER=VALUE"),
-    (["--process", "even", "--model", "uniform"], "has no hidden process"),
-    (["--process", "even", "--model", "rank-one", "--attention"], "the past of a hidden process"),
-    (["--kernel", "k.csv"], "--kernel and --emission go together"),
-])  # fmt: skip
-def test_what_the_shell_refuses(words, said, tmp_path):
-    done = run("portrait", *words, cwd=tmp_path)
-    assert done.returncode == 2 and said in done.stderr

@@ -1,7 +1,6 @@
 """No picture of the gallery is stale: model, command and picture are those of its record."""
 
 import hashlib
-import importlib.util
 import json
 from functools import partial
 from pathlib import Path
@@ -9,13 +8,12 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from elsewhere import loaded
 
 import flowsim
 
 ROOT = Path(__file__).parents[2]
-_SPEC = importlib.util.spec_from_file_location("gallery", ROOT / "docs" / "gallery.py")
-gallery = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(gallery)
+gallery = loaded(ROOT / "docs" / "gallery.py")
 RECORD = json.loads(gallery.RECORD.read_text())
 
 

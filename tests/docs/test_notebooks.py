@@ -1,7 +1,6 @@
 """The notebooks: each runs top to bottom, agrees with its .py file, and asserts what it says."""
 
 import ast
-import importlib.util
 import re
 import sys
 from itertools import pairwise
@@ -12,6 +11,7 @@ import matplotlib.pyplot as plt
 import nbformat
 import pytest
 import torch
+from elsewhere import loaded
 from jupytext.compare import compare_notebooks
 
 FOLDER = Path(__file__).parents[2] / "docs" / "learn"
@@ -78,9 +78,7 @@ def test_notebook_runs_top_to_bottom(name, monkeypatch, capsys):
 
 
 def test_pages_link_to_colab_once_there_is_a_repository():
-    spec = importlib.util.spec_from_file_location("conf", FOLDER.parent / "conf.py")
-    conf = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(conf)
+    conf = loaded(FOLDER.parent / "conf.py")
     pages = {name: {"body": name} for name in ("learn/edges", "learn/index", "theory")}
     for repository, linked in (("", []), ("https://github.com/who/what", ["learn/edges"])):
         conf.REPOSITORY = repository

@@ -1,15 +1,13 @@
 """The table of other programs' numbers beside ours."""
 
 import csv
-import importlib.util
 from pathlib import Path
 
 import pytest
+from elsewhere import loaded
 
 ROOT = Path(__file__).parents[2]
-_SPEC = importlib.util.spec_from_file_location("validation", ROOT / "benchmarks/validation.py")
-validation = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(validation)
+validation = loaded(ROOT / "benchmarks/validation.py")
 TABLE = (ROOT / "docs/validation.csv").read_text(encoding="utf-8").splitlines()
 ROWS = dict(zip(validation.CASES, csv.DictReader(TABLE), strict=True))
 

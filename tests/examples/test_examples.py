@@ -1,6 +1,5 @@
 """The published models of examples/: five of them against what else their formulas imply."""
 
-import importlib.util
 import math
 import re
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from elsewhere import loaded
 from scipy.integrate import solve_ivp
 
 import flowsim
@@ -19,10 +19,7 @@ FOLDER = Path(__file__).parents[2] / "examples"
 
 def made(file, kind, **options):
     """A model of a class in a file of examples/."""
-    spec = importlib.util.spec_from_file_location(f"example_{file}", FOLDER / f"{file}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return getattr(module, kind)(**options)
+    return getattr(loaded(FOLDER / f"{file}.py"), kind)(**options)
 
 
 def ends_of(model, starts):

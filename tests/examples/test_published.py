@@ -1,18 +1,14 @@
 """The published numbers, from the models of examples/, and the table that the site shows."""
 
 import csv
-import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pytest
+from elsewhere import loaded
 
 ROOT = Path(__file__).parents[2]
-_SPEC = importlib.util.spec_from_file_location(
-    "published_models", ROOT / "benchmarks" / "published_models.py"
-)
-published = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(published)
+published = loaded(ROOT / "benchmarks" / "published_models.py")
 #: These compute for less than a second; the others take turns.
 QUICK = {"two_factor", "label_noise", "ellipse", "word2vec", "adam_power", "product_stability"}
 TURNS = [pytest.mark.slow, pytest.mark.turns]

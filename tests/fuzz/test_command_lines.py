@@ -85,18 +85,14 @@ def attack(kept, tmp_path, lines):
     return codes
 
 
-def test_broken_lines(kept, tmp_path):
-    grammar = Grammar(20)
-    codes = attack(kept, tmp_path, [grammar.line(broken=True) for _ in range(25)])
-    assert codes[2] > 18
-
-
-@pytest.mark.slow
-@pytest.mark.turns
-def test_more_broken_lines(kept, tmp_path):
-    grammar = Grammar(0)
-    codes = attack(kept, tmp_path, [grammar.line(broken=True) for _ in range(250)])
-    assert codes[2] > 200
+@pytest.mark.parametrize(
+    ("seed", "count"),
+    [(20, 25), pytest.param(0, 250, marks=[pytest.mark.slow, pytest.mark.turns])],
+)
+def test_broken_lines(kept, tmp_path, seed, count):
+    grammar = Grammar(seed)
+    codes = attack(kept, tmp_path, [grammar.line(broken=True) for _ in range(count)])
+    assert codes[2] > 0.7 * count
 
 
 @pytest.mark.slow

@@ -25,7 +25,8 @@ def refusal(read, *words):
     return None
 
 
-def spoil_checkpoints(tmp_path, seed, count):
+@pytest.mark.parametrize(("seed", "count"), [(3, 60), pytest.param(4, 500, marks=pytest.mark.slow)])
+def test_damaged_checkpoints_are_refused_or_read_as_they_were_written(tmp_path, seed, count):
     """What is read of a damaged checkpoint is what was written."""
     draw, path = random.Random(seed), tmp_path / "a.safetensors"
     tensors = {"w": torch.arange(40.0).reshape(5, 8), "b": torch.zeros(3, dtype=torch.float64)}
@@ -41,16 +42,8 @@ def spoil_checkpoints(tmp_path, seed, count):
             assert found.keys() == tensors.keys()
 
 
-def test_damaged_checkpoints(tmp_path):
-    spoil_checkpoints(tmp_path, 3, 60)
-
-
-@pytest.mark.slow
-def test_more_damaged_checkpoints(tmp_path):
-    spoil_checkpoints(tmp_path, 4, 500)
-
-
-def spoil_points(tmp_path, seed, count):
+@pytest.mark.parametrize(("seed", "count"), [(5, 60), pytest.param(7, 500, marks=pytest.mark.slow)])
+def test_damaged_points_are_refused_or_finite(tmp_path, seed, count):
     """No digest guards them: they are refused, or finite points with the columns asked for."""
     rows = np.random.default_rng(0).normal(size=(50, 2))
     np.save(tmp_path / "a.npy", rows)
@@ -66,15 +59,6 @@ def spoil_points(tmp_path, seed, count):
             points = Points.read(path, ["e", "w"])
             block = points.block(0, points.shape[0])
             assert points.shape[0] <= 200 and np.isfinite(block).all()
-
-
-def test_damaged_points(tmp_path):
-    spoil_points(tmp_path, 5, 60)
-
-
-@pytest.mark.slow
-def test_more_damaged_points(tmp_path):
-    spoil_points(tmp_path, 7, 500)
 
 
 SCAN = ["scan", "--p", "0.5", "--q", "0.8", "--grid", "4x4", "--confirm", "0", "--out", "a.nc"]
@@ -98,7 +82,8 @@ def _interrupted(*_, **__):
     raise KeyboardInterrupt
 
 
-def spoil_scans(unfinished, tmp_path, seed, count):
+@pytest.mark.parametrize(("seed", "count"), [(9, 5), pytest.param(10, 20, marks=pytest.mark.slow)])
+def test_a_damaged_scan_ends_as_a_calm_one_or_is_refused(unfinished, tmp_path, seed, count):
     """A resumed scan ends with the bytes of a calm one, or is refused; --overwrite always helps."""
     folder, calm = unfinished
     draw, place = random.Random(seed), tmp_path / "here"
@@ -114,12 +99,3 @@ def spoil_scans(unfinished, tmp_path, seed, count):
         assert (place / "a.nc").read_bytes() == calm
         assert os.listdir(place) == ["a.nc"]
         shutil.rmtree(place)
-
-
-def test_damaged_scans(unfinished, tmp_path):
-    spoil_scans(unfinished, tmp_path, 9, 5)
-
-
-@pytest.mark.slow
-def test_more_damaged_scans(unfinished, tmp_path):
-    spoil_scans(unfinished, tmp_path, 10, 20)

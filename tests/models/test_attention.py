@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import BAD_LENGTHS, slopes_of_gradient
+from conftest import slopes_of_gradient
 
 from flowsim import BinaryChain
-from flowsim.errors import InputError
 from flowsim.models.uniform.model import AttentionModel
 
 REFERENCE = json.loads((Path(__file__).parents[1] / "reference_attention.json").read_text())
@@ -90,14 +89,3 @@ def test_plane_covariance_is_the_curvature_across_the_plane(pq):
     flat = torch.full(w.shape, chain.stationary_entropy, dtype=torch.float64)
     torch.testing.assert_close(model.loss(theta), flat, rtol=1e-14, atol=0)
     assert (model.gradient(theta).abs() < 1e-15).all()
-
-
-@pytest.mark.parametrize("length", [*BAD_LENGTHS, 10**7])
-def test_bad_lengths(length):
-    with pytest.raises(InputError, match="length N"):
-        AttentionModel(CHAIN, length)
-
-
-def test_bad_bias():
-    with pytest.raises(InputError, match="bias must be"):
-        AttentionModel(CHAIN, 8, bias="none")

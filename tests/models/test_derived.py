@@ -153,3 +153,32 @@ def test_classes_of_a_users_own_class_are_followed_by_what_is_new(kind):
     known = closed_basin(model, starts(model)) is not None
     assert known == (type(model) is Parent) == any(model.keeps_sign)
     assert model.loss([0.3, 0.3]).shape == ()
+
+
+FOUR = flowsim.MarkovChain.symmetric(4, 0.8)
+Uniform, RankOne = flowsim.models.UniformAttentionModel, flowsim.models.RankOneModel
+Attending, Induction = flowsim.models.StatesAttentionModel, flowsim.models.InductionModel
+#: What no model takes as its N.
+LENGTHS = (0, -1, 1.5, "8", None)
+REFUSED = [
+    *((partial(Uniform, CHAIN, length), "length N") for length in (*LENGTHS, 10**7)),
+    *((partial(RankOne, CHAIN, length, attention), "integer of at least 1")
+      for length in LENGTHS for attention in (True, False)),
+    (partial(RankOne, CHAIN, 10**7, attention=True), "GiB"),
+    (partial(RankOne(CHAIN, 4, attention=True).from_canonical, torch.zeros(2)),
+     r"\(e, w, a\), optionally with b"),
+    (partial(Attending, FOUR, 0), "length must be at least 1, not 0"),
+    (partial(Attending, FOUR, 2.5), "length must be an integer, not 2.5"),
+    (partial(Attending, FOUR, 200), "more than 50,000 different pasts"),
+    (partial(Attending, FOUR, 4, 0), "hidden_per_state must be an integer of at least 1, not 0"),
+    *((partial(Induction, length), "length from 3 to 24") for length in (2, 25, 5.0, True)),
+    (partial(Induction, 5, flowsim.chains.DirichletPrior(3)), "of order 1 on two states"),
+    *((partial(flowsim.model, name, 0.5, 0.8, bias="best"), 'bias must be "optimal" or "dynamic"')
+      for name in ("canonical", "uniform", "linear", "untied")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "said"), REFUSED, ids=lambda value: str(value)[-40:])
+def test_what_no_model_takes_is_refused_in_one_sentence(make, said):
+    with pytest.raises(flowsim.InputError, match=said):
+        make()

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from flowsim import (
-    InputError,
     Label,
     draw,
     find_limits,
@@ -138,14 +137,3 @@ def test_the_portrait_shows_plateau_and_valleys(record, tmp_path):
     assert {"saddle", "basin boundary", "learns to look at what followed before"} <= texts
     assert {"plateau", "valley", "level of the loss"} <= texts
     assert "on the plateau, 0.6107 of Bayes" in draw(again).axes[0].get_title()
-
-
-@pytest.mark.parametrize("length", [2, 25, 5.0, True])
-def test_lengths_out_of_range(length):
-    with pytest.raises(InputError, match="length from 3 to 24"):
-        InductionModel(length)
-
-
-def test_only_two_states_of_order_one():
-    with pytest.raises(InputError, match="of order 1 on two states"):
-        InductionModel(5, DirichletPrior(3))

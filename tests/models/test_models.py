@@ -106,9 +106,3 @@ def test_what_a_loss_exceeds_the_entropy_rate_by_is_known_close_to_it_too(p, q):
         torch.testing.assert_close(found, difference, rtol=1e-12, atol=1e-14)
         bowl = (pi0 * p * (1 - p) + 4 * pi1 * q * (1 - q)) * step**2 / 2
         assert abs(step) > 0.1 or found.item() == pytest.approx(bowl, rel=1e-3)
-
-
-@pytest.mark.parametrize("name", ["canonical", "uniform", "linear", "untied"])
-def test_another_bias_is_refused(name):
-    with pytest.raises(flowsim.InputError, match='bias must be "optimal" or "dynamic", not'):
-        flowsim.model(name, 0.5, 0.8, bias="best")

@@ -4,10 +4,8 @@ import itertools
 
 import pytest
 import torch
-from conftest import BAD_LENGTHS
 
 from flowsim import BinaryChain
-from flowsim.errors import InputError
 from flowsim.interface import conserved_values
 from flowsim.models.canonical.model import CanonicalModel
 from flowsim.models.rank_one.model import RankOneModel
@@ -94,21 +92,6 @@ def test_lift_of_canonical_points_keeps_the_loss(attention, tied, pq):
     torch.testing.assert_close(
         model.loss(model.from_canonical(biased)), dynamic.loss(biased), **close
     )
-
-
-@pytest.mark.parametrize("length", BAD_LENGTHS)
-@pytest.mark.parametrize("attention", [True, False])
-def test_bad_lengths(length, attention):
-    with pytest.raises(InputError, match="integer of at least 1"):
-        RankOneModel(CHAIN, length, attention)
-
-
-def test_other_bad_input():
-    with pytest.raises(InputError, match="GiB"):
-        RankOneModel(CHAIN, 10**7, attention=True)
-    RankOneModel(CHAIN, 10**7)
-    with pytest.raises(InputError, match=r"\(e, w, a\), optionally with b"):
-        RankOneModel(CHAIN, 4, attention=True).from_canonical(torch.zeros(2))
 
 
 def test_tiny_q_costs_no_digits():

@@ -38,12 +38,10 @@ def test_loss_and_slope_in_60_digits(case):
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_gradient_energy_and_the_canonical_plane(case, generator):
+def test_the_energy_is_kept_and_the_plane_is_the_canonical_one(case, generator):
     model = states(*case)
     theta = torch.randn(200, 2, dtype=torch.float64, generator=generator)
     free = theta.clone().requires_grad_()
-    (slope,) = torch.autograd.grad(model.loss(free).sum(), free)
-    assert torch.allclose(model.gradient(theta), slope, rtol=1e-11, atol=1e-14)
     (along,) = torch.autograd.grad(conserved_values(model, free)[:, 0].sum(), free)
     field = model.field(theta)
     drift = (along * field).sum(1) / (along.norm(dim=1) * field.norm(dim=1))

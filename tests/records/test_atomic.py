@@ -37,14 +37,19 @@ def test_a_failure_leaves_neither_and_what_was_there_as_it_was(tmp_path, order, 
         assert (a.read_text(), b.read_text()) == ("old a", "old b")
 
 
-def test_an_interruption_leaves_nothing(tmp_path):
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_an_interruption_leaves_what_was_there_and_nothing_else(tmp_path, error, there):
     def stopped(path):
         path.write_text("half")
-        raise KeyboardInterrupt
+        raise error
 
-    with pytest.raises(KeyboardInterrupt):
-        write_atomically(tmp_path / "a.txt", stopped)
-    assert list(tmp_path.iterdir()) == []
+    target = tmp_path / "a.txt"
+    if there:
+        target.write_text("old")
+    with pytest.raises((KeyboardInterrupt, InputError)):
+        write_atomically(target, stopped)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"] * there
 
 
 def test_long_names(tmp_path):

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from flowsim import BinaryChain, InputError
+from flowsim import BinaryChain
 from flowsim import portrait as portrait_record
 from flowsim.models import CanonicalModel
 from flowsim.records.attributes import described
-from flowsim.records.netcdf import check_output, read_record, write_atomically, write_record
+from flowsim.records.netcdf import read_record, write_record
 
 
 @pytest.fixture(scope="module")
@@ -48,47 +48,3 @@ def test_what_is_written_is_what_xarray_itself_writes(tmp_path):
             n: v.dtype for n, v in ours.variables.items()
         }
     assert ours.sizes == several.sizes and "held" in ours.coords
-
-
-def test_foreign_files_are_refused(record, tmp_path):
-    (tmp_path / "text.nc").write_text("not a record")
-    (tmp_path / "empty.nc").write_bytes(b"")
-    record.to_netcdf(tmp_path / "foreign.nc", engine="h5netcdf")
-    for name in ("text.nc", "empty.nc", "foreign.nc"):
-        with pytest.raises(InputError, match=f"{name}' has no valid digest"):
-            read_record(tmp_path / name, "portrait")
-    write_record(xr.Dataset({"x": ("t", np.zeros(3))}), tmp_path / "list.nc")
-    with pytest.raises(InputError, match="not a flowsim portrait record"):
-        read_record(tmp_path / "list.nc", "portrait")
-
-
-def test_outputs_are_checked_before_anything_is_computed(tmp_path):
-    check = (".png", ".pdf")
-    check_output(tmp_path / "a.png", "--out", check, overwrite=False)
-    assert list(tmp_path.iterdir()) == []
-    with pytest.raises(InputError, match=r"--out must end in one of \.png, \.pdf"):
-        check_output(tmp_path / "a.gif", "--out", check, overwrite=False)
-    with pytest.raises(InputError, match="does not exist"):
-        check_output(tmp_path / "no" / "a.png", "--out", check, overwrite=False)
-    (tmp_path / "a.png").write_bytes(b"mine")
-    with pytest.raises(InputError, match="exists; give --overwrite"):
-        check_output(tmp_path / "a.png", "--out", check, overwrite=False)
-    check_output(tmp_path / "a.png", "--out", check, overwrite=True)
-    (tmp_path / "dir.png").mkdir()
-    with pytest.raises(InputError, match="is a folder"):
-        check_output(tmp_path / "dir.png", "--out", check, overwrite=True)
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
-def test_an_interrupted_write_leaves_the_old_file_and_no_partial_one(tmp_path, error):
-    target = tmp_path / "a.nc"
-    target.write_bytes(b"old")
-
-    def write(name):
-        name.write_bytes(b"half")
-        raise error
-
-    with pytest.raises((KeyboardInterrupt, InputError)):
-        write_atomically(target, write)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.nc"]
-    assert target.read_bytes() == b"old"
