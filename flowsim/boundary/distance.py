@@ -40,6 +40,8 @@ _EXACTLY = 50
 _STEPS, _FIRST, _SHORTER = 4, 0.25, 8.0
 #: Nearest nodes with another end towards which it is bisected, in more than two coordinates.
 _NEAREST = 6
+#: How far outside the window saddles are sought if those inside part not all its ends.
+_BEYOND = 0.5
 #: Labels of no basin.
 _NONE = (Label.UNRESOLVED, Label.SADDLE)
 
@@ -236,16 +238,15 @@ class Search:
             return self._on_line(starts, nodes, end_codes)
         if len(self.axes) > 2:
             return self._descended(starts, self._towards(starts, nodes, end_codes.ravel()))
-        names = list(self.window)
-        edges = known_edges(self.model, self.window, self.fixed, self.label, names)
+        edges = known_edges(self.model, self.window, self.fixed, self.label)
         if edges and explains(edges, self.axes, end_codes):
             return nearest_on(edges, starts, self.start_codes)
         # where levels are named, critical points form curves
-        if {*self.model.coordinates} == {*names} and not self.ends.named:
-            order = [self.model.coordinates.index(name) for name in names]
-            edges = manifold_edges(self.model, self.window, self.label, order)
-            if explains(edges, self.axes, end_codes):
-                return nearest_on(edges, starts, self.start_codes)
+        if {*self.model.coordinates} == {*self.window} and not self.ends.named:
+            for beyond in (0.0, _BEYOND):
+                edges = manifold_edges(self.model, self.window, self.label, beyond)
+                if explains(edges, self.axes, end_codes):
+                    return nearest_on(edges, starts, self.start_codes)
         edges = bisected_edges(
             self.label, self.axes, end_codes, self.tolerance, self.batched, self.shooting
         )

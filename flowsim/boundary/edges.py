@@ -48,26 +48,55 @@ class Edge(NamedTuple):
 
 
 def manifold_edges(
-    model: Model, window: Mapping[str, Range], label: Labels, order: Sequence[int]
+    model: Model, window: Mapping[str, Range], label: Labels, beyond: float
 ) -> list[Edge]:
-    """The stable manifolds that separate two ends, of a model of two coordinates.
+    """The stable manifolds that separate two ends in a window, of a model of two coordinates.
 
     Args:
-        model, window: as of ``stable_manifolds``.
-        label: codes of places whose columns are the coordinates of these numbers.
-        order: the numbers.
+        model: smooth there.
+        window: ranges of both coordinates, by name.
+        label: codes of places whose columns are the coordinates in the window's order.
+        beyond: how far outside the window saddles are sought, in parts of it.
     """
-    found = stable_manifolds(model, window)
+    wide = {
+        name: (low - beyond * (high - low), high + beyond * (high - low))
+        for name, (low, high) in window.items()
+    }
+    found = stable_manifolds(model, wide)
     if not found:
         return []
-    beside = _BESIDE * float(np.linalg.norm([high - low for low, high in window.values()]))
-    sides = [m.saddle + sign * beside * m.across for m in found for sign in (1, -1)]
-    end_codes = label(torch.stack(sides)[:, list(order)].numpy()).reshape(-1, 2)
+    order = [model.coordinates.index(name) for name in window]
+    sides = [m.saddle + sign * _beside(window) * m.across for m in found for sign in (1, -1)]
+    end_codes = label(torch.stack(sides)[:, order].numpy()).reshape(-1, 2)
     return [
-        Edge(manifold.points[:, list(order)], np.broadcast_to(pair, (len(manifold.points), 2)))
+        _edge_in(window, manifold.points[:, order], pair)
         for manifold, pair in zip(found, end_codes, strict=True)
         if pair[0] != pair[1] and (pair > 0).all()
     ]
+
+
+def _beside(window: Mapping[str, Range]) -> float:
+    return _BESIDE * float(np.linalg.norm([high - low for low, high in window.values()]))
+
+
+def _inside(window: Mapping[str, Range], points: np.ndarray) -> np.ndarray:
+    low, high = np.array([*window.values()]).T
+    found: np.ndarray = ((points >= low) & (points <= high)).all(axis=1)
+    return found
+
+
+def _edge_in(window: Mapping[str, Range], points: np.ndarray, pair: np.ndarray) -> Edge:
+    """The parts of a curve in a window, which end on its rim; NaN outside."""
+    inside, (low, high) = _inside(window, points), np.array([*window.values()]).T
+    whole = np.where(inside[:, None], points, np.nan)
+    for leaves, step in ((inside[:-1] & ~inside[1:], 1), (inside[1:] & ~inside[:-1], -1)):
+        last = np.flatnonzero(leaves) + (step < 0)
+        way = points[last + step] - points[last]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            part = (np.where(way > 0, high, low) - points[last]) / way
+        part[way == 0] = np.inf
+        whole[last + step] = points[last] + part.min(axis=1, keepdims=True) * way
+    return Edge(whole, np.broadcast_to(pair, points.shape))
 
 
 def explains(edges: Sequence[Edge], axes: Sequence[np.ndarray], end_codes: np.ndarray) -> bool:
@@ -87,42 +116,34 @@ def explains(edges: Sequence[Edge], axes: Sequence[np.ndarray], end_codes: np.nd
 
 
 def known_edges(
-    model: Model, window: Mapping[str, Range], fixed: Mapping[str, float], label: Labels,
-    names: Sequence[str],
-) -> list[Edge]:  # fmt: skip
+    model: Model, window: Mapping[str, Range], fixed: Mapping[str, float], label: Labels
+) -> list[Edge]:
     """The separatrices that a model knows in a window of its plane; none in other windows.
 
     Args:
         model: any model.
         window: ranges of the two coordinates that vary, by name.
         fixed: the others' values, by name.
-        label: codes of places whose columns are the coordinates ``names``.
-        names: the two, in the order of the columns.
+        label: codes of places whose columns are the coordinates in the window's order.
     """
-    if len(model.coordinates) < 2 or {*names} != {model.plane.x, model.plane.y}:
+    if len(model.coordinates) < 2 or {*window} != {model.plane.x, model.plane.y}:
         return []
     curves = model.plane.curves(window, fixed, _SAMPLED, quick=True)
-    beside = _BESIDE * float(np.linalg.norm([high - low for low, high in window.values()]))
     found = []
     for curve in curves:
         if curve.kind != "separatrix" or curve.of:
             continue
         axes = {model.plane.x: np.asarray(curve.x), model.plane.y: np.asarray(curve.y)}
-        points = np.stack([axes[name] for name in names], axis=1)
-        points = _with_corners(points)
-        low, high = np.array([window[name] for name in names]).T
-        inside = ((points >= low) & (points <= high)).all(axis=1)
-        there = np.flatnonzero(inside)
+        points = _with_corners(np.stack([axes[name] for name in window], axis=1))
+        there = np.flatnonzero(_inside(window, points))
         if len(there) < 3:
             continue
         middle = there[len(there) // 2]
         along = points[middle + 1] - points[middle - 1]
         normal = np.array([-along[1], along[0]]) / np.linalg.norm(along)
-        pair = label(points[middle] + beside * np.stack([normal, -normal]))
+        pair = label(points[middle] + _beside(window) * np.stack([normal, -normal]))
         if pair[0] != pair[1] and (pair > 0).all():
-            near = inside | np.append(inside[1:], False) | np.append(False, inside[:-1])
-            whole = np.where(near[:, None], points, np.nan)
-            found.append(Edge(whole, np.broadcast_to(pair, points.shape)))
+            found.append(_edge_in(window, points, pair))
     return found
 
 

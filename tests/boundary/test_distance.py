@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 
 import flowsim
 from flowsim.boundary import add_edge_distance, edge_distance, stable_manifolds
@@ -71,6 +71,20 @@ def test_distances_of_the_canonical_model_are_those_to_its_separatrix(p):
 
     expected = [nearest(height, start, low, high) for start in STARTS]
     assert edge_distance(model, STARTS).distance == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_boundary_ends_on_the_rim_of_the_window():
+    def height(w):
+        return -(1 + np.log(2)) / 2 + w**2 - np.log(-w)
+
+    rim = brentq(lambda w: height(w) - 1, -0.7, -1e-3)
+    starts = [(0.9, rim + 0.1), (0.99, rim + 0.03), (-0.9, rim + 0.2)]
+    expected = [nearest(height, start, -(0.5**0.5), rim) for start in starts]
+    found = edge_distance(
+        flowsim.model("canonical", 0.5, 0.8), starts, {"e": (-1, 1), "w": (-2, 0.5)}
+    )
+    assert found.distance == pytest.approx(expected, abs=1e-6)
+    assert abs(found.nearest[:, 0]).max() == pytest.approx(1, abs=1e-12)
 
 
 @pytest.mark.parametrize(
