@@ -53,24 +53,15 @@ _CHAINS = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """An argument of a model.
+    """An argument of a model."""
 
-    Attributes:
-        default: its value unless given; where it must be given, the explorer's first value.
-        help: a few words.
-        required: whether it must be given.
-        requires: the argument without which the model does not have it; of itself, if it may be
-            left out.
-        noun: its name in a sentence, where that is another.
-        slider: the smallest and the largest value that the explorer shows.
-    """
-
-    default: Any
-    help: str
-    required: bool = False
+    default: Any  # unless given; where it must be given, the explorer's first value
+    help: str  # a few words
+    required: bool = False  # whether it must be given
+    #: The argument without which the model does not have it; of itself, if it may be left out.
     requires: str = ""
-    noun: str = ""
-    slider: tuple[float, float] | None = None
+    noun: str = ""  # its name in a sentence, where that is another
+    slider: tuple[float, float] | None = None  # the smallest and the largest that is shown
 
     def field(self) -> Any:
         """The field of a dataclass that declares this argument."""

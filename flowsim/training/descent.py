@@ -112,31 +112,19 @@ def descend(
 
 @dataclass
 class _Rows:
-    """Rows on their way.
+    """Rows on their way."""
 
-    Attributes:
-        index: their numbers among the starts, (m,).
-        y: where they are, (m, k).
-        first, second: the optimizer's means of gradients and of their squares, (m, k).
-        memory: of the model's own steps.
-        going: which have not diverged, (m,).
-        largest: the largest |y| so far, (m,), and ``before``, in the first half of the steps.
-        far: |y| beyond which they have diverged, (m,).
-        turned: the last step that went beyond the least loss along its way, (m,).
-        taken: how many steps they have taken, (m,).
-    """
-
-    index: Tensor
-    y: Tensor
-    first: Tensor
-    second: Tensor
-    memory: Tensor
-    going: Tensor
-    largest: Tensor
-    before: Tensor
-    far: Tensor
-    turned: Tensor
-    taken: Tensor
+    index: Tensor  # their numbers among the starts, (m,)
+    y: Tensor  # where they are, (m, k)
+    first: Tensor  # the optimizer's means of gradients, (m, k)
+    second: Tensor  # and of their squares
+    memory: Tensor  # of the model's own steps
+    going: Tensor  # which have not diverged, (m,)
+    largest: Tensor  # the largest |y| so far, (m,)
+    before: Tensor  # the same in the first half of the steps
+    far: Tensor  # |y| beyond which they have diverged, (m,)
+    turned: Tensor  # the last step that went beyond the least loss along its way, (m,)
+    taken: Tensor  # how many steps they have taken, (m,)
 
     def select(self, which: Tensor) -> _Rows:
         return _Rows(**{name: values[which] for name, values in vars(self).items()})

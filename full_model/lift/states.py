@@ -74,17 +74,11 @@ def lift_states(theta: Tensor, arch: Architecture) -> Weights:
 
 @dataclass(frozen=True)
 class StatesProjection:
-    """The point of the plane nearest to some weights, and how far it is.
+    """The point of the plane nearest to some weights, and how far it is."""
 
-    Attributes:
-        canonical: (..., 2), (e, w): w = sign(w₁w₂) √|w₁w₂|, e with its sign in the frame.
-        gain: (...), 1 + m w₁w₂.
-        relative_distance: (...), Euclidean over all weights, over their norm.
-    """
-
-    canonical: Tensor
-    gain: Tensor
-    relative_distance: Tensor
+    canonical: Tensor  # (..., 2), (e, w): w = sign(w₁w₂) √|w₁w₂|, e with its sign in the frame
+    gain: Tensor  # (...), 1 + m w₁w₂
+    relative_distance: Tensor  # (...), Euclidean over all weights, over their norm
 
 
 def project_states(arch: Architecture, weights: Weights, turns: int = 0) -> StatesProjection:

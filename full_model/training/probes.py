@@ -30,18 +30,11 @@ def leading_shares(arch: Architecture, weights: Weights) -> Tensor:
 
 
 class Pass(NamedTuple):
-    """Measurements of one forward pass over sequences.
+    """Measurements of one forward pass over sequences."""
 
-    Attributes:
-        arch: of the models.
-        tokens: (batch, n) or (M, batch, n).
-        logits: as of ``forward``.
-        trace: as of ``forward``.
-    """
-
-    arch: Architecture
-    tokens: Tensor
-    logits: Tensor
+    arch: Architecture  # of the models
+    tokens: Tensor  # (batch, n) or (M, batch, n)
+    logits: Tensor  # as of ``forward``, like the trace
     trace: dict[str, Tensor]
 
     @classmethod

@@ -28,17 +28,11 @@ _ROUNDING = 1e-13
 
 @dataclass(frozen=True)
 class InductionEnd:
-    """Ends of orbits on one side of β = 0.
+    """Ends of orbits on one side of β = 0."""
 
-    Attributes:
-        share: s in [0, 1]; at 0 and 1 the orbit creeps to α = ∓∞.
-        beta: β there.
-        loss: L there, below the plateau's.
-    """
-
-    share: float
+    share: float  # s in [0, 1]; at 0 and 1 the orbit creeps to α = ∓∞
     beta: float
-    loss: float
+    loss: float  # below the plateau's
 
     @property
     def alpha(self) -> float:
@@ -50,17 +44,13 @@ class InductionEnd:
 
 @dataclass(frozen=True)
 class InductionLandscape:
-    """The critical set of the plane.
+    """The critical set of the plane."""
 
-    Attributes:
-        plateau: the loss on β = 0.
-        saddles: the α at which ∂L/∂β vanishes on β = 0; elsewhere on it orbits leave at once.
-        ends: by side of β, −1 and 1, the one end of all orbits that come below the plateau there,
-            within |β| ≤ 8; absent where no point lies below it, or where there may be several ends.
-    """
-
-    plateau: float
+    plateau: float  # the loss on β = 0
+    #: The α at which ∂L/∂β vanishes on β = 0; elsewhere on it orbits leave at once.
     saddles: tuple[float, ...]
+    #: By side of β, −1 and 1, the one end of all orbits that come below the plateau there, within
+    #: |β| ≤ 8; absent where no point lies below it, or where there may be several ends.
     ends: dict[int, InductionEnd]
 
     @property

@@ -11,17 +11,11 @@ from flowsim.compiled import compiled
 
 
 class Terms(NamedTuple):
-    """Classes of sequences, q their last symbol and o the other one.
+    """Classes of sequences, q their last symbol and o the other one."""
 
-    Attributes:
-        counts: how often qq, oq, qo and oo occurred as neighbours, shape (4, A).
-        weight: probability of the class over the number of lengths; of sum one.
-        chance: Bayes's probability that q follows.
-    """
-
-    counts: np.ndarray
-    weight: np.ndarray
-    chance: np.ndarray
+    counts: np.ndarray  # how often qq, oq, qo and oo occurred as neighbours, shape (4, A)
+    weight: np.ndarray  # probability of the class over the number of lengths; of sum one
+    chance: np.ndarray  # Bayes's probability that q follows
 
     @classmethod
     def merged(cls, counts: np.ndarray, weight: np.ndarray, chance: np.ndarray) -> Terms:

@@ -25,16 +25,11 @@ _Counts = tuple[int, tuple[int, ...]]
 
 
 class ShareLaw(NamedTuple):
-    """Classes C of pasts, and in each the different shares of states T, the own one first.
+    """Classes C of pasts, and in each the different shares of states T, the own one first."""
 
-    Attributes:
-        weight: probability, averaged over n = 1 … N, (C,); sums to one.
-        share: of each group of states among x_1 … x_n, (C, T).
-        many: how many states have that share, (C, T): 1 for the own one, 0 for padding.
-    """
-
-    weight: np.ndarray
-    share: np.ndarray
+    weight: np.ndarray  # probability, averaged over n = 1 … N, (C,); sums to one
+    share: np.ndarray  # of each group of states among x_1 … x_n, (C, T)
+    #: How many states have that share, (C, T): 1 for the own one, 0 for padding.
     multiplicity: np.ndarray
 
 

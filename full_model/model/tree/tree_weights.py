@@ -12,44 +12,32 @@ from full_model.model.tree.shares import exponentials
 
 
 class Layer(NamedTuple):
-    """Weights of one model; hidden units are filled up with zeros to a multiple of four.
+    """Weights of one model; hidden units are filled up with zeros to a multiple of four."""
 
-    With S symbols the last R = 1 or S have an embedding, a row each, and the first of R = 1 has 0.
-    ``down`` is not filled up.
-    The ``reader`` has a row for each of R logits. ``reads`` is U W_2, all that logits see of W_2:
-    f = U Y + U W_2 ReLU(W_1 Y) + b. ``back`` is W_1ᵀ beside Uᵀ.
-    ``rounding`` is half the width over which the kink of ReLU is rounded off, 0 for ReLU itself.
-    """
-
-    embedding: Any
+    embedding: Any  # a row each of the last R = 1 or S of S symbols; the first of R = 1 has 0
     positions: Any
     query: Any
     key: Any
     value: Any
     out: Any
     up: Any
-    down: Any
-    reader: Any
+    down: Any  # not filled up
+    reader: Any  # a row for each of R logits
     bias: Any
-    reads: Any
-    back: Any
-    rounding: Any
+    reads: Any  # U W_2, all that logits see of W_2: f = U Y + U W_2 ReLU(W_1 Y) + b
+    back: Any  # W_1ᵀ beside Uᵀ
+    rounding: Any  # half the width over which the kink of ReLU is rounded off, 0 for ReLU itself
 
 
 class Places(NamedTuple):
-    """Values for each of the SN places s = Sn + x, one a row.
+    """Values for each of the SN places s = Sn + x, one a row."""
 
-    symbols: X_s = p_n + E_x, and a last column of ones; queries: W_Q X_s/√d; keys: W_K X_s; values:
-    W_V X_s; moves: W_O W_V X_s; weight: attention of place q to place s, up to a factor of each q
-    (see ``shares``).
-    """
-
-    symbols: Any
-    queries: Any
-    keys: Any
-    values: Any
-    moves: Any
-    weight: Any
+    symbols: Any  # X_s = p_n + E_x, and a last column of ones
+    queries: Any  # W_Q X_s/√d
+    keys: Any  # W_K X_s
+    values: Any  # W_V X_s
+    moves: Any  # W_O W_V X_s
+    weight: Any  # attention of place q to place s, up to a factor of each q (see ``shares``)
 
 
 @compiled(no_cpython_wrapper=True, nrt=True)

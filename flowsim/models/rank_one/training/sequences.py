@@ -18,18 +18,12 @@ from flowsim.models.past_law import joint_law
 
 
 class Atoms(NamedTuple):
-    """The atoms of one loss after the other.
+    """The atoms of one loss after the other."""
 
-    Attributes:
-        place: position n − 1 of every atom, int64, shape (A,), in any order.
-        values: shape (4, A): symbol x, share S/n, weight, weight followed by a one. The weights of
-            a loss sum to one.
-        bounds: where the atoms of each loss begin, and the end of the last, int64.
-    """
-
-    place: np.ndarray
+    place: np.ndarray  # position n − 1 of every atom, int64, shape (A,), in any order
+    #: Symbol x, share S/n, weight, weight followed by a one, (4, A); weights of a loss sum to one.
     values: np.ndarray
-    bounds: np.ndarray
+    bounds: np.ndarray  # where the atoms of each loss begin, and the end of the last, int64
 
 
 def population_atoms(chain: BinaryChain, positions: int, attention: bool) -> Atoms:
