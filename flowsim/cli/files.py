@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from flowsim.cli.options import MAX_STATES, number, quoted
 from flowsim.errors import InputError
-
-if TYPE_CHECKING:
-    from flowsim.chains.hidden import HiddenMarkovProcess
 
 
 def require_file(path: Path) -> None:
@@ -42,10 +38,3 @@ def read_kernel(path: Path) -> list[list[float]]:
     except UnicodeDecodeError:
         raise InputError(f"{str(path)!r} is no text file") from None
     return rows
-
-
-def emitting_process(kernel: Path, emission: Path) -> HiddenMarkovProcess:
-    """The hidden process of a file with transitions and one with emissions."""
-    from flowsim.chains.hidden import HiddenMarkovProcess
-
-    return HiddenMarkovProcess.from_emission(read_kernel(kernel), read_kernel(emission))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from flowsim.chain import BinaryChain
 from flowsim.cli import options, sizes
+from flowsim.cli.files import read_kernel
 from flowsim.cli.options import OPTIMIZER, option
 from flowsim.errors import InputError
 from flowsim.spec import BUILT_IN, ModelSpec, built_in, models_with, or_list, parameters
@@ -112,11 +113,12 @@ class HiddenProcess(ReducedModelOptions):
         if (self.kernel is None) != (self.emission is None):
             raise InputError("--kernel and --emission go together: a hidden process")
         if self.kernel is not None and self.emission is not None:
-            from flowsim.cli.files import emitting_process
+            from flowsim.chains.hidden import HiddenMarkovProcess
 
             if self.process is not None:
                 raise InputError("--process gives the whole process: omit --kernel, --emission")
-            given["process"] = emitting_process(self.kernel, self.emission).name
+            rows = map(read_kernel, (self.kernel, self.emission))
+            given["process"] = HiddenMarkovProcess.from_emission(*rows).name
         return given
 
     def name_parts(self) -> list[str]:

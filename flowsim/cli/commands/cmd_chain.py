@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flowsim.cli import options
-from flowsim.cli.files import emitting_process, read_kernel
+from flowsim.cli.files import read_kernel
 from flowsim.cli.groups import OneChain
 from flowsim.cli.options import CHAIN, number, option, quoted
 from flowsim.cli.output import echo
@@ -48,7 +48,7 @@ class AnyChain(OneChain):
 
     def hidden_process(self) -> HiddenMarkovProcess | None:
         """The hidden process of --process, or of --kernel and --emission, if one is given."""
-        from flowsim.chains.hidden import parse_process
+        from flowsim.chains.hidden import HiddenMarkovProcess, parse_process
 
         others = (self.p, self.q, self.states, self.order, self.prior)
         if self.process is not None:
@@ -59,7 +59,7 @@ class AnyChain(OneChain):
             return None
         if self.kernel is None or any(x is not None for x in others):
             raise InputError("--emission goes with --kernel alone")
-        return emitting_process(self.kernel, self.emission)
+        return HiddenMarkovProcess.from_emission(*map(read_kernel, (self.kernel, self.emission)))
 
     def any_chain(self) -> MarkovChain | OrderChain:
         """The chain that the options describe; InputError unless they describe one."""

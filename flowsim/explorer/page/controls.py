@@ -53,8 +53,10 @@ class Controls:
                         for name, value in values.items()}  # fmt: skip
         self.arguments = column(*self.sliders.values(), sizing_mode="stretch_width")
         self.arguments.name = "arguments"
-        self.length = self._spinner("N, positions", "length", *_most("length"))
-        self.states = self._spinner("S, states", "states", *_most("states"))
+        sizes = {name: next(iter(models_with(name).values())).slider or (1, 1)
+                 for name in ("length", "states")}  # fmt: skip
+        self.length = self._spinner("N, positions", "length", *sizes["length"])
+        self.states = self._spinner("S, states", "states", *sizes["states"])
         self.options = self._boxes("options", "attention", "untied")
         self.window_text = _words("reading")
         ways = ["zooms", "moves", "throws a cloud"]
@@ -125,13 +127,6 @@ class Controls:
 def _look() -> models.InlineStyleSheet:
     """The style of one page's widgets: pages share no models, which end with their page."""
     return models.InlineStyleSheet(css=_STYLE)
-
-
-def _most(argument: str) -> tuple[float, float]:
-    """The values of an argument that the explorer shows."""
-    shown = next(iter(models_with(argument).values())).slider
-    assert shown is not None, f"{argument} needs values that are shown"
-    return shown
 
 
 def _range(value: float, about: Parameter | None = None) -> tuple[float, float]:

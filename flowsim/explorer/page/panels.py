@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -19,7 +19,7 @@ from flowsim.errors import InputError
 from flowsim.explorer.export import command_lines, python_lines, saved_file
 from flowsim.explorer.page.messages import describe_run, other_length, why_apart
 from flowsim.explorer.training import USUAL_RATE, Run, check_training, training
-from flowsim.explorer.view import LOGS, Stop, View, full_length
+from flowsim.explorer.view import LOGS, View, full_length
 from flowsim.labels import Label
 
 
@@ -279,9 +279,6 @@ class Outgoing:
         laid = visit.plane.laid
         visit.say_problem("Being drawn …" if suffix != "nc" else "Being written …")
 
-        def work(stop: Stop) -> Iterator[tuple[str, bytes]]:
-            yield saved_file(*shown, stop, laid)
-
         def show(found: tuple[str, bytes]) -> None:
             name, content = found
             visit.say_problem("")
@@ -289,7 +286,7 @@ class Outgoing:
                 "name": [name], "kind": [_KINDS[suffix]], "content": [b64encode(content).decode()],
             }  # fmt: skip
 
-        visit.jobs.start("saving", work, show)
+        visit.jobs.start("saving", lambda stop: [saved_file(*shown, stop, laid)], show)
 
     def _lay_over(self) -> None:
         visit = self.visit

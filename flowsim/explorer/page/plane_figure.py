@@ -77,7 +77,10 @@ class PlaneFigure:
             *LOOKS.items(), (_OTHER, look_of(Curve("separatrix", (), (), "other"))),
             ("beside saddles", BESIDE_SADDLES), ("border", LOOKS["separatrix"]),
         ):  # fmt: skip
-            self._curves(f"curves {name}", **_line(look))
+            dashes, width = look.get("linestyle", (0, ()))[1], look.get("linewidth", 1.6)
+            dash = " ".join(f"{width * part:.0f}" for part in dashes) or "solid"
+            line = {"line_color": look["color"], "line_width": width, "line_dash": dash}
+            self._curves(f"curves {name}", **line)
         self._add_marks("points", size=11, line_width=2)
         self._add_marks("cloud", size=5, fill_alpha=0.8, line_width=0.7)
         ring = self._source("ring", "x y width height")
@@ -263,12 +266,4 @@ def _marks(x: np.ndarray, y: np.ndarray, names: Sequence[str]) -> dict[str, Any]
         "x": x, "y": y, "fill": [style.FILL[name] for name in names],
         "line": [style.INK[name] for name in names],
         "marker": [_SHAPES[style.MARKER[name]] for name in names],
-    }  # fmt: skip
-
-
-def _line(look: dict[str, Any]) -> dict[str, Any]:
-    dashes, width = look.get("linestyle", (0, ()))[1], look.get("linewidth", 1.6)
-    return {
-        "line_color": look["color"], "line_width": width,
-        "line_dash": " ".join(f"{width * part:.0f}" for part in dashes) or "solid",
     }  # fmt: skip

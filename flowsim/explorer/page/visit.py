@@ -206,14 +206,11 @@ class Visit:
             return
         orbit = self.orbits[self.chosen]
 
-        def work(stop: Stop) -> Iterator[float]:
-            yield edge_of(view, orbit.start, stop)
-
         def show(away: float) -> None:
             self._edge = orbit, view.window, away
             self._show_in_plane()
 
-        self.jobs.start("edge", work, show, pool="edge")
+        self.jobs.start("edge", lambda stop: [edge_of(view, orbit.start, stop)], show, pool="edge")
 
     def _show_in_plane(self) -> None:
         view = self.view
