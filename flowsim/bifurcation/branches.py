@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -63,15 +62,6 @@ class Tracer:
         self.system, self.size = system, size
         self.span = system.high - system.low
         self.typical = 1.0
-
-    def field(self, point: Tensor) -> Tensor:
-        """F at scaled points (n, size + 1)."""
-        state, value = self.split(point)
-        return self.system.field(state, value)
-
-    def by_state(self, point: Tensor) -> Tensor:
-        """∂F/∂(scaled θ), (n, size, size)."""
-        return self.system.jacobian(*self.split(point)) * self.size
 
     def slope(self, point: Tensor) -> Tensor:
         """∂F/∂(scaled point), (n, size, size + 1)."""
@@ -179,9 +169,7 @@ class Tracer:
         scale = inner.flatten(1).norm(dim=1, keepdim=True)
         return (rates > 1e-12 * scale).sum(1), rates
 
-    def trace(
-        self, state: Tensor, value: Tensor, progress: Callable[[int], object] | None = None
-    ) -> list[Branch]:
+    def trace(self, state: Tensor, value: Tensor) -> list[Branch]:
         """The branches through zeros (n, size) at values (n,), followed to both sides."""
         if not len(state):
             return []
@@ -195,8 +183,6 @@ class Tracer:
         both = (start, first, slope, kept)
         sides = [torch.cat([x, y]) for x, y in zip(both, (start, -first, slope, kept), strict=True)]
         ways, came_back = self._to_one_side(*sides)
-        if progress is not None:
-            progress(n)
         branches = []
         for i in range(n):
             closed = bool(came_back[i])

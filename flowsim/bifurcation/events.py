@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -10,8 +9,9 @@ from torch import Tensor
 
 from flowsim.bifurcation.branches import Branch, Tracer
 
-#: Steps of Newton's method on an extended system, and of the search along a branch.
-_NEWTON, _SEARCH = 14, 60
+#: Steps of the search along a branch; and how near it comes to where the parameter turns, whose
+#: value is then right to the square, and to where a rate vanishes.
+_SEARCH, _TURNED, _VANISHED = 60, 1e-7, 1e-11
 #: Half the width of difference quotients, in sizes of the coordinates.
 _SMALL = 1e-4
 #: A coefficient below this part of what it could be is zero.
@@ -46,7 +46,7 @@ class Event:
 
 def events_of(tracer: Tracer, branches: list[Branch]) -> list[Event]:
     """The events of all branches of one period, each once."""
-    found = [*_changes(tracer, branches), *_folds(tracer, branches)]  # the first are the exact ones
+    found = [*_located(tracer, branches, folds=False), *_located(tracer, branches, folds=True)]
     rank = {"pitchfork": 0, "transcritical": 0, "fold": 2}
     found.sort(key=lambda event: rank.get(event.kind, 1))
     kept: list[Event] = []
@@ -67,156 +67,84 @@ def events_of(tracer: Tracer, branches: list[Branch]) -> list[Event]:
     return sorted(kept, key=lambda event: event.value)
 
 
-def _turns(branch: Branch) -> Tensor:
-    """Negative between points where the parameter turns, (m − 1,)."""
-    return branch.tangent[1:, -1] * branch.tangent[:-1, -1]
+def _located(tracer: Tracer, branches: list[Branch], folds: bool) -> list[Event]:
+    """Places where the parameter turns; else where the number of unstable directions changes.
 
-
-def _places(
-    branches: list[Branch], mask: Callable[[Branch], Tensor]
-) -> dict[int, list[tuple[int, int]]]:
-    """By dimension of the continuum: numbers of branches, and of points before those masked."""
-    found: dict[int, list[tuple[int, int]]] = {}
-    for number, branch in enumerate(branches):
-        for i in mask(branch).nonzero()[:, 0].tolist():
-            found.setdefault(branch.dimension, []).append((number, i))
-    return found
-
-
-def _folds(tracer: Tracer, branches: list[Branch]) -> list[Event]:
-    """Places where the parameter turns: F = 0, F_θ v = 0, |v| fixed, solved together."""
+    The second are exact at a pitchfork too, on the branch that does not turn there.
+    """
+    places: dict[int, list[tuple[int, int]]] = {}  # by dimension of the continuum
+    for b, branch in enumerate(branches):
+        turns = branch.tangent[1:, -1] * branch.tangent[:-1, -1]
+        changes = (branch.unstable.diff() != 0) & (turns > 0)
+        for i in (turns < 0 if folds else changes).nonzero()[:, 0].tolist():
+            places.setdefault(branch.dimension, []).append((b, i))
     found = []
-    for dimension, places in _places(branches, lambda branch: _turns(branch) < 0).items():
-        point = torch.stack([_between(tracer, branches[b], i) for b, i in places])
-        kept = torch.stack([branches[b].kept[i] for b, i in places])
-        way = torch.stack([_turning(branches[b], i) for b, i in places])
-        point, way, done = _extended(tracer, point, way, kept)
-        state, value = tracer.split(point)
-        slope = tracer.slope(point)
-        left = _left(slope[..., :-1], dimension)
-        push = (left * slope[..., -1]).sum(1).abs()
-        crosses = push <= _ZERO * slope[..., -1].norm(dim=1)
-        for j, (b, _) in enumerate(places):
-            inside = -1e-9 <= float(point[j, -1]) <= 1 + 1e-9
-            if not (bool(done[j]) and inside):
-                continue
-            kind = "pitchfork" if bool(crosses[j]) else "fold"
-            period = branches[b].period
-            found.append(Event(kind, float(value[j]), state[j], b, way[j], dimension, period))
-    return found
-
-
-def _between(tracer: Tracer, branch: Branch, i: int) -> Tensor:
-    """The scaled point between points i and i + 1 where the tangent's last entry would vanish."""
-    ends = tracer.joined(branch.state[i : i + 2], branch.value[i : i + 2])
-    one, other = branch.tangent[i, -1], branch.tangent[i + 1, -1]
-    part = one / (one - other)
-    return ends[0] + part * (ends[1] - ends[0])
-
-
-def _turning(branch: Branch, i: int) -> Tensor:
-    """The direction of the branch where it turns, (size,), of length 1."""
-    one, other = branch.tangent[i, -1].abs(), branch.tangent[i + 1, -1].abs()
-    way = (other * branch.tangent[i] + one * branch.tangent[i + 1])[:-1]
-    return way / way.norm()
-
-
-def _extended(
-    tracer: Tracer, point: Tensor, way: Tensor, kept: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Newton's method on the fold's equations; points, null directions, and which converged."""
-    n, k = way.shape
-    fixed, done = way.clone(), torch.zeros(n, dtype=torch.bool)
-    last = torch.nn.functional.pad(kept.mT, (0, 1))
-    none = way.new_zeros(n, k, k)
-    for _ in range(_NEWTON):
-        value, slope = tracer.linearised(point)
-        turned = (slope[..., :-1] @ way.unsqueeze(2)).squeeze(2)
-        second = way.new_zeros(n, k, k + 1)
-        for j in range(k + 1):
-            part = torch.zeros_like(point)
-            part[:, j] = 1e-5
-            ends = [tracer.by_state(point + sign * part) for sign in (1, -1)]
-            width = way.new_full((n, 1), 2e-5)
-            if j == k:  # the parameter stays in its range
-                sides = [(point[:, -1] + sign * 1e-5).clamp(0, 1) for sign in (1, -1)]
-                width = (sides[0] - sides[1]).unsqueeze(1)
-            second[..., j] = ((ends[0] - ends[1]) @ way.unsqueeze(2)).squeeze(2) / width
-        zero, m = way.new_zeros(n, last.shape[1], k), last.shape[1]
-        top = torch.cat([slope, none], 2)
-        middle = torch.cat([second, slope[..., :-1]], 2)
-        norm = torch.nn.functional.pad(fixed, (k + 1, 0)).unsqueeze(1)
-        gauge = torch.cat([last, zero], 2)
-        across = torch.cat([torch.zeros_like(last), kept.mT], 2)
-        right = [-value, -turned, 1 - (fixed * way).sum(1, keepdim=True),
-                 way.new_zeros(n, m), -(kept.mT @ way.unsqueeze(2)).squeeze(2)]  # fmt: skip
-        step = tracer.solved([top, middle, norm, gauge, across], right)
-        fine = step.isfinite().all(1) & (step.norm(dim=1) < 10)
-        point = torch.where(fine.unsqueeze(1), point + step[:, : k + 1], point)
-        way = torch.where(fine.unsqueeze(1), way + step[:, k + 1 :], way)
-        done = fine & (step[:, : k + 1].norm(dim=1) < 1e-8)
-        if bool((step[fine].norm(dim=1) < 1e-13).all()):
-            break
-    return point, way / way.norm(dim=1, keepdim=True), done
-
-
-def _left(slope: Tensor, dimension: int) -> Tensor:
-    """The left singular vector (n, size) of the least singular value that is no continuum's."""
-    left: Tensor = torch.linalg.svd(slope)[0]
-    return left[..., slope.shape[-1] - 1 - dimension]
-
-
-def _changes(tracer: Tracer, branches: list[Branch]) -> list[Event]:
-    """Places where the number of unstable directions changes and the parameter does not turn."""
-
-    def changes(branch: Branch) -> Tensor:
-        return (branch.unstable[1:] != branch.unstable[:-1]) & (_turns(branch) > 0)
-
-    found = []
-    for dimension, places in _places(branches, changes).items():
+    for dimension, where in places.items():
         ends = torch.stack([
             tracer.joined(branches[b].state[i : i + 2], branches[b].value[i : i + 2])
-            for b, i in places
+            for b, i in where
         ])  # fmt: skip
-        kept = torch.stack([branches[b].kept[i] for b, i in places])
-        counts = torch.tensor([branches[b].unstable[i : i + 2].tolist() for b, i in places])
-        point, slopes = _searched(tracer, ends, kept, counts.amax(1))
+        kept = torch.stack([branches[b].kept[i] for b, i in where])
+        counts = torch.stack([branches[b].unstable[i : i + 2] for b, i in where])
+        point, slopes, ways = _searched(tracer, ends, kept, None if folds else counts.amax(1))
         state, value = tracer.split(point)
-        for j, (b, _) in enumerate(places):
-            kind, critical = _kind(tracer, point[j], slopes[j], dimension)
+        for j, (b, _) in enumerate(where):
+            if folds and float(ways[j, -1].abs()) > _TURNED**0.5:
+                continue  # a jump of the tangent
+            if folds:
+                push, left = slopes[j, :, -1], _left(slopes[j, :, :-1], dimension)
+                crosses = float((left @ push).abs()) <= _ZERO * float(push.norm())
+                kind, critical = (
+                    "pitchfork" if crosses else "fold",
+                    ways[j, :-1] / ways[j, :-1].norm(),
+                )
+            else:
+                kind, critical = _kind(tracer, point[j], slopes[j], dimension)
             period = branches[b].period
             found.append(Event(kind, float(value[j]), state[j], b, critical, dimension, period))
     return found
 
 
-def _searched(tracer: Tracer, ends: Tensor, kept: Tensor, rank: Tensor) -> tuple[Tensor, Tensor]:
+def _left(slope: Tensor, dimension: int) -> Tensor:
+    """The left singular vector (size,) of the least singular value that is no continuum's."""
+    left: Tensor = torch.linalg.svd(slope)[0]
+    return left[:, slope.shape[-1] - 1 - dimension]
+
+
+def _searched(
+    tracer: Tracer, ends: Tensor, kept: Tensor, rank: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Points between two ends (n, 2, size + 1) where the rate of that rank is zero.
 
-    By the Illinois form of regula falsi on the branch, between ends on which the sign differs.
+    Without a rank, where the parameter turns. By the Illinois form of regula falsi on the branch,
+    between ends on which the sign differs. Returns ∂F and the tangent there too.
     """
     way = ends[:, 1] - ends[:, 0]
     along = way / way.norm(dim=1, keepdim=True)
 
-    def at(part: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def at(part: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         guess = ends[:, 0] + part.unsqueeze(1) * way
         point, _, slopes, _ = tracer.corrected(guess, along, kept, steps=12)
         follows = tracer.kept_on(slopes[..., :-1], kept)
+        if rank is None:
+            tangent = tracer.tangent(slopes, follows, along)
+            return point, slopes, tangent, tangent[:, -1]
         rates = tracer.unstable(slopes, follows)[1]
-        return point, slopes, rates.gather(1, (rank - 1).unsqueeze(1)).squeeze(1)
+        return point, slopes, along, rates.gather(1, (rank - 1).unsqueeze(1)).squeeze(1)
 
     low, high = torch.zeros(len(ends)).double(), torch.ones(len(ends)).double()
-    at_low, at_high = at(low)[2], at(high)[2]
+    at_low, at_high, near = at(low)[3], at(high)[3], _TURNED if rank is None else _VANISHED
     for _ in range(_SEARCH):
         part = (low * at_high - high * at_low) / (at_high - at_low)
         part = torch.where((part > low) & (part < high), part, (low + high) / 2)
-        point, slopes, rate = at(part)
+        point, slopes, tangent, rate = at(part)
         same = rate * at_high > 0
         at_low = torch.where(same, 0.5 * at_low, rate)
         at_high = torch.where(same, rate, 0.5 * at_high)
         low, high = torch.where(same, low, part), torch.where(same, part, high)
-        if bool(((high - low < 1e-11) | (rate.abs() < 1e-12)).all()):
+        if bool(((high - low < near) | (rate.abs() < 0.1 * near)).all()):
             break
-    return point, slopes
+    return point, slopes, tangent
 
 
 def _kind(tracer: Tracer, point: Tensor, slope: Tensor, dimension: int) -> tuple[str, Tensor]:
@@ -239,7 +167,7 @@ def _kind(tracer: Tracer, point: Tensor, slope: Tensor, dimension: int) -> tuple
     part = torch.nn.functional.pad(_SMALL * critical, (0, 1))
     places = torch.stack([point + part, point, point - part])
     up, here, down = (s @ critical for s in tracer.slope(places)[..., :-1])
-    left = _left(slope[None, :, :-1], dimension)[0]
+    left = _left(slope[:, :-1], dimension)
     second, third = (up - down) / (2 * _SMALL), (up - 2 * here + down) / _SMALL**2
     bends = float((left @ second).abs())
     symmetric = bends <= _ZERO * float(second.norm() + third.norm()) + 1e-9
