@@ -59,7 +59,9 @@ class _Identities:
                 if not bool(before.theta.isfinite().all()):
                     if bool(((end.theta == before.theta) | end.theta.isfinite()).all()):
                         pairs.append((0.0, name, i))
-                elif leads.get(name) == i + 1:
+                elif leads.get(name) == i + 1 or (
+                    not leads.get(name) and torch.allclose(end.theta, before.theta, atol=1e-9)
+                ):  # from a kink it may not be known where the flow leads
                     pairs.append((float((end.theta - before.theta).norm()), name, i))
         for _, name, i in sorted(pairs):
             if i not in names and name not in names.values():

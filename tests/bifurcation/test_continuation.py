@@ -226,6 +226,23 @@ def test_a_run_stopped_at_any_moment_goes_on_from_what_was_kept(tmp_path):
     assert again.equals(whole)
 
 
+class Kinked(Well):
+    def loss(self, theta):
+        x = theta[..., 0]
+        return (1 - self.g) * x.abs() ** 1.5 + x**4 / 4 - self.g * x**2 / 2
+
+
+@pytest.mark.slow
+def test_a_minimum_at_a_kink_keeps_its_name_where_others_are_born():
+    starts = torch.linspace(-1, 1, 5).double()[:, None]
+    record = flowsim.continuation(ModelSpec(Kinked), "g", [0.7, 0.8], starts)
+    x = np.linspace(0.01, 1, 100_001)
+    born = ((1.5 * np.sqrt(x) + x**3) / (1.5 * np.sqrt(x) + x)).min()
+    assert record.event_value.values == pytest.approx([born, born], abs=1e-8)
+    counts = record["count"].sel(basin=["minimum_1", "minimum_2", "minimum_3"]).values
+    assert counts.tolist() == [[5, 0, 0], [1, 2, 2]]
+
+
 def test_what_cannot_be_continued_is_refused():
     for spec, parameter, values, words in (
         (ModelSpec(Well), "h", [0.0, 1.0], "no argument h"),
