@@ -706,6 +706,8 @@ def follow(
                 given_up |= ~sped_up if circles is None else True
             if growth is not None and attempt > _PATIENT:
                 given_up |= growth.escapes[state.index]
+            if circles is not None:
+                given_up |= circles.over[state.index]
             if idle is not None:
                 given_up |= idle.over[state.index]
                 drifts[state.index[idle.slow[state.index]]] = _DRIFTING + 1
@@ -791,6 +793,7 @@ class _Circles:
         sink: where rows end that spiral there, (n, k), else NaN.
         leaves: which rows spiral outwards without end, (n,); ``sink`` is NaN where these turn.
         stays: which rows neither settle nor leave after a part of their steps, (n,).
+        over: which rows creep from turn to turn, and cannot come far, (n,).
         news: whether something of this was found.
         turns: after how many returns rows seem to come back, which is not tried yet, (n,), else 0.
     """
@@ -799,7 +802,8 @@ class _Circles:
         self.model, self.period = model, torch.full_like(start[:, 0], torch.nan)
         self.sink = torch.full_like(start, torch.nan)
         self.leaves = torch.zeros_like(self.period, dtype=torch.bool)
-        self.stays, self.news = torch.zeros_like(self.leaves), False
+        self.stays, self.over = torch.zeros_like(self.leaves), torch.zeros_like(self.leaves)
+        self.news = False
         self.turns = torch.zeros_like(self.period, dtype=torch.long)
         y, field, curve = start.clone(), torch.zeros_like(start), torch.zeros_like(start)
         y[state.index], field[state.index] = state.y, state.field
@@ -858,6 +862,14 @@ class _Circles:
         if bool(returned.any()):
             seem = returns.near(index, returned)
             self.turns[index] = torch.where(seem > 0, seem, self.turns[index])
+            untried = returned & (seem == 0)
+            creeps, stays = returns.creeps(attempt, index, untried, state.chart)
+            if bool(creeps.any()):
+                creeps[1:] &= index.diff() != 0
+                rows, chart = index[creeps], state.chart.rows(creeps)
+                self.period[rows] = returns.approached(self.model, rows, chart, self._fines)
+                self.over[index[stays]] = True
+                self.news = True
 
     def note_ends(self, ends: EndStates, spent: Tensor) -> None:
         """Note the periods, and which rows that spent their steps, (n,), stay near."""

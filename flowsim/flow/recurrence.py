@@ -53,6 +53,12 @@ _TAKES_PART = 1e-3
 #: part of the way, and for so many times as long, which falls by no more than the last part.
 _MOST_SADDLES, _PASSAGES = 4, 8
 _APART, _SLOWLY, _BESIDE, _LONGER, _ON_AND_ON = 0.1, 0.1, 5e-2, 1.1, 0.95
+#: A row creeps where it moves in each turn as in the turn before within this part, and by little,
+#: in parts of its extent. Its cycle is sought by so many steps of Newton's method, with slopes from
+#: places this far apart in parts of the extent; it attracts so many copies by more than a part.
+_CREEPS, _LITTLE, _NEWTON, _AWAY, _NEAR_COPIES, _LEAST = 0.5, 0.1, 3, 1e-3, 6, 1e-7
+#: What grows in a turn by less than this part may do so by errors.
+_GROWN = 1e-5
 #: A step is cut into so many parts to find where it crosses a surface, and the part again.
 _SECTIONS = 64
 #: Pieces of a row's steps, of which the first is left out; a row is looked at first when so many
@@ -81,6 +87,7 @@ class Returns:
         low, high: the extent of the orbit since then, (n, k).
         places, times, count: the last returns, (n, r, k) and (n, r), and how many there were.
         pieces: the least and the largest θ in each part of the steps, (2, n, p, k).
+        again: after how many steps rows may be tried again that creep, (n,).
         drifts: which rows, when last seen, nearly came back and moved alike in each turn, (n,).
     """
 
@@ -94,6 +101,7 @@ class Returns:
         self.places = torch.full_like(y[:, None], torch.nan).repeat(1, _KEPT, 1)
         self.times = torch.full_like(y[:, :1], torch.nan).repeat(1, _KEPT)
         self.count, self.drifts = torch.zeros_like(time), torch.zeros_like(time).bool()
+        self.again = self.count.clone()
         edge = torch.full_like(y[:, None], torch.inf).repeat(1, LOOKS * _PIECES, 1)
         self.pieces = torch.stack([edge, -edge])
 
@@ -133,6 +141,10 @@ class Returns:
         self.scale[index] = torch.maximum(extent, least).clamp_min(1e-300)
         self.anchor[index], self.since[index] = self.y[index], attempt
         normal = self.field[index] / self.scale[index]
+        # a coordinate that drifts would take the surface with it; two others have to turn
+        y, low, high = self.y[index], self.low[index], self.high[index]
+        turns = (y > low) & (y < high)
+        normal = torch.where(turns | (turns.sum(1, keepdim=True) < 2), normal, 0.0)
         self.normal[index] = normal / normal.norm(dim=1, keepdim=True)
         self.count[index] = 0
         self.places[index] = self.times[index] = torch.nan
@@ -215,6 +227,79 @@ class Returns:
         # smaller errors close an orbit that misses itself by errors alone, or see a slow cycle
         hopeful = (missed <= _MISSES) | (rate < 1) & (missed <= _REMAINS)
         return torch.where(found, whole, torch.nan), seen & hopeful
+
+    def creeps(self, attempt: int, index: Tensor, returned: Tensor, chart: Chart,
+               ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """Mask of rows that returned and moved little, and alike, from each turn to the next.
+
+        And of those which at this pace do not come far with all their steps.
+        """
+        count = self.count[index].long()
+        tried = returned & ((count == 2) | (count == 3) | (count >= 8) & (count & (count - 1) == 0))
+        if not bool(tried.any()):
+            return tried, tried
+        last, extent = self.places[index, -4:].unbind(1), self._extent(index, chart)
+        moved = torch.stack([chart.to_theta(x) for x in last], 1).diff(dim=1)
+        own = moved / extent.unsqueeze(1)
+        alike = own.diff(dim=1).norm(dim=2) <= _CREEPS * own[:, :-1].norm(dim=2)
+        size = moved[:, -1].norm(dim=1) / extent.norm(dim=1)
+        tried &= alike[:, 1] & (alike[:, 0] | (count == 2)) & (size <= _LITTLE)
+        left = (self.most - attempt) / (attempt - self.since[index]) * count
+        tried &= attempt >= self.again[index]
+        self.again[index[tried]] = 4 * attempt
+        return tried, tried & (size * left <= _LITTLE)
+
+    def _extent(self, index: Tensor, chart: Chart) -> Tensor:
+        """How far θ of rows reached since they took their surface, (m, k), no less than a part."""
+        extent = (chart.to_theta(self.high[index]) - chart.to_theta(self.low[index])).abs()
+        return torch.maximum(extent, 1e-9 * extent.amax(1, keepdim=True)).clamp_min(1e-300)
+
+    def approached(self, model: Any, index: Tensor, chart: Chart, fines: Sequence[Fine]) -> Tensor:
+        """The periods of the cycles to which rows creep, (m,), however slowly; else NaN.
+
+        Newton's method finds where a turn ends where it began. Copies of the row, at its distance
+        from there times 1, 1/2, 1/4, …, must all come nearer by the same part, and no direction
+        may grow.
+        """
+        begun = chart.to_theta(self.places[index, -1])
+        scale = self._extent(index, chart)
+        period = self.times[index, -1] - self.times[index, -2]
+        normal = torch.where(self.normal[index] == 0, 0.0, model.field(begun) / scale.square())
+        turn = partial(_turn_of, model, begun, normal, period)
+        parts = 0.5 ** torch.arange(_NEAR_COPIES).to(begun)[:, None]
+        parts[-1] = 0.0
+        place, eye, found = begun, torch.eye(begun.shape[1]).to(begun), period * torch.nan
+        for fine in fines:
+            for _ in range(_NEWTON):
+                unit = torch.maximum(scale, (begun - place).abs())
+                away = torch.maximum(_AWAY * scale, 0.1 * (begun - place).abs())
+                beside = place.unsqueeze(1) + away.unsqueeze(1) * eye
+                there, _, good = turn(fine, torch.cat([place.unsqueeze(1), beside], 1))
+                slopes = ((there[:, 1:] - there[:, :1]) / away.unsqueeze(2)).mT
+                missed = there[:, 0] - place
+                step = (torch.linalg.inv_ex(eye - slopes)[0] @ missed.unsqueeze(2)).squeeze(2)
+                place = place + torch.where(good.unsqueeze(1), step, 0.0)
+                near = good & ((step / unit).abs().amax(1) <= _REMAINS)
+                if bool((near | ~good).all()):
+                    break
+            if not bool(near.any()):
+                break
+            stable = (torch.linalg.eigvals(slopes.nan_to_num()).abs() < 1 + _GROWN).all(1)
+            copies = place.unsqueeze(1) + parts * (begun - place).unsqueeze(1)
+            there, time, good = turn(fine, copies)
+            left, before = (
+                ((x[:, :-1] - x[:, -1:]) / unit.unsqueeze(1)).norm(dim=2) for x in (there, copies)
+            )
+            nearer = 1 - left / before
+            good &= (
+                near & stable & (nearer > _LEAST).all(1) & (nearer.amin(1) >= nearer.amax(1) / 2)
+            )
+            missed = ((there[:, -1] - place) / unit).norm(dim=1)
+            good &= missed <= _REMAINS * nearer.amin(1) * before[:, 0]
+            found = torch.where(good & found.isnan(), time[:, -1], found)
+            if bool(found.isfinite().all()):
+                break
+        return found
 
     def stays_near(self, index: Tensor, part: int = 0) -> Tensor:
         """Mask of rows that spent their steps and neither settle nor leave, (m,).
@@ -374,6 +459,24 @@ def _record(
 
 
 _RECORD = Replay(_record)
+
+
+def _turn_of(
+    model: Any, anchor: Tensor, normal: Tensor, period: Tensor, fine: Fine, places: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Where θ ``places`` (m, r, k) meet surfaces after about a period, when; which rows all do."""
+    shape, own = places.shape, torch.arange(len(period)).repeat_interleave(places.shape[1])
+    known = places.isfinite().all(2, keepdim=True)
+    theta = torch.where(known, places, anchor.unsqueeze(1)).flatten(0, 1)
+    padded = padded_indices(torch.ones_like(own, dtype=torch.bool))
+    state, arrived, _ = _until(fine(theta[padded]), period[own[padded]])
+    theta, arrived = state.theta[: len(own)], arrived[: len(own)]
+    field = model.field(theta)
+    curve = curve_of(model.jacobian(theta), field)
+    late = -((theta - anchor[own]) * normal[own]).sum(1) / (field * normal[own]).sum(1)
+    there = theta + late.unsqueeze(1) * (field + late.unsqueeze(1) / 2 * curve)
+    seen = (arrived & (late.abs() < 0.1 * period[own])).view(shape[:2]) & known[:, :, 0]
+    return there.view(shape), (period[own] + late).view(shape[:2]), seen.all(1)
 
 
 def curve_of(jacobian: Tensor, field: Tensor) -> Tensor:

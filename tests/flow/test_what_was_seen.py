@@ -40,10 +40,13 @@ def labels(found):
     [
         (lambda x, v: [v, -x], [[1.0, 0.0]], 2 * math.pi),
         (lambda x, v: [v, (1 - x**2) * v - x], [[3.0, 1.0]], 6.6632868593),
+        pytest.param(  # which another coordinate approaches slowly
+            lambda x, v, z: [v, (1 - x**2) * v - x + 0 * z, -1e-5 * z], [[2.0, 0.5, 1.0]],
+            6.6632868593, marks=pytest.mark.slow),
     ],
-)
+)  # fmt: skip
 def test_closed_orbits_and_cycles_are_periodic(formula, starts, period):
-    found = flowsim.find_limits(Field("xv", formula), starts)
+    found = flowsim.find_limits(Field("xvz"[: len(starts[0])], formula), starts)
     assert labels(found) == PERIODIC and (found.rule == Rule.RETURNS).all()
     assert np.abs(found.period / period - 1).max() < 1e-5
 
@@ -65,6 +68,20 @@ def test_no_row_is_taken_through_a_cycle_between_it_and_a_sink():
     found = flowsim.find_limits(model, [[-1.85, -1.55], [0.5, 0.2]])
     assert found.label.tolist() == [Label.PERIODIC, Label.LOCAL_MINIMUM]
     assert found.period[0] == pytest.approx(math.pi, rel=1e-2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("leaves", [
+    lambda z: 1e-5 * z,  # a coordinate leaves the cycle
+    lambda z: -1e-3 * z**3,  # nearer to it the approach is slower and slower
+    lambda z: -1e-4 * (z + 1) * z * (z - 0.9),  # another cycle is nearer
+])  # fmt: skip
+def test_what_creeps_from_turn_to_turn_is_taken_to_no_cycle_elsewhere(leaves):
+    def field(x, y, z):
+        return [x - y - x * (x**2 + y**2), x + y - y * (x**2 + y**2), leaves(z)]
+
+    found = flowsim.find_limits(Field("xyz", field), [[0.5, 0.3, 1.0]])
+    assert labels(found) == [Label.UNRESOLVED] or found.theta[0, 2] > 0.5
 
 
 def test_a_spiral_outwards_has_one_end_without_a_direction_or_a_loss():
