@@ -74,14 +74,13 @@ def test_no_row_is_taken_through_a_cycle_between_it_and_a_sink():
 @pytest.mark.parametrize("leaves", [
     lambda z: 1e-5 * z,  # a coordinate leaves the cycle
     lambda z: -1e-3 * z**3,  # nearer to it the approach is slower and slower
-    lambda z: -1e-4 * (z + 1) * z * (z - 0.9),  # another cycle is nearer
 ])  # fmt: skip
 def test_what_creeps_from_turn_to_turn_is_taken_to_no_cycle_elsewhere(leaves):
     def field(x, y, z):
         return [x - y - x * (x**2 + y**2), x + y - y * (x**2 + y**2), leaves(z)]
 
     found = flowsim.find_limits(Field("xyz", field), [[0.5, 0.3, 1.0]])
-    assert labels(found) == [Label.UNRESOLVED] or found.theta[0, 2] > 0.5
+    assert labels(found) == [Label.UNRESOLVED] and found.evaluations[0] < 8 * 1000
 
 
 def test_a_spiral_outwards_has_one_end_without_a_direction_or_a_loss():
