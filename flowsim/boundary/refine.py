@@ -66,12 +66,8 @@ def refine_boundary(
         Attributes: the settings; refine_levels; refine_evaluated of refine_full nodes, their
         ratio refine_fraction, and refine_unresolved of them without a label; refine_cells;
         refine_bisected, further starts that were followed to place the points, and
-        refine_unplaced, points with a wider bracket. In the unit of finest cells (the largest
-        over the axes): refine_distance, the farthest that a point is from the analytic boundary,
-        and refine_missed, the farthest that the analytic boundary, looked for along lines through
-        the grid, is from a point. refine_disagree counts the points between whose nodes the
-        closed form does not change. Without a closed form, or without a boundary, the distances
-        are NaN.
+        refine_unplaced, points with a wider bracket; and refine_disagree, points between whose
+        nodes the closed form of the basin does not change, 0 without one.
 
     Raises:
         InputError: axes or levels that are not as above, names that are not the model's
@@ -92,8 +88,8 @@ def refine_boundary(
     >>> import flowsim, numpy as np
     >>> model, axis = flowsim.model("canonical", 0.5, 0.8), np.linspace(-2, 2, 9)
     >>> record = flowsim.refine_boundary(model, {"e": axis, "w": axis}, levels=3)
-    >>> record.attrs["refine_full"], record.attrs["refine_distance"] < 1
-    (4225, True)
+    >>> record.attrs["refine_full"], record.attrs["refine_disagree"]
+    (4225, 0)
     """
     options = SolverOptions(rtol, atol, progress=progress)
     window = Window.over(model, axes, fixed or {}, levels)
@@ -121,7 +117,7 @@ def refine_boundary(
         **window.fixed,
         **options.attributes(),
         **_counts(window, known, cells, crossings),
-        **compare(lattice, boundary, points, window.closed_form()),
+        "refine_disagree": window.disagree(inner, outer),
     }
     record.attrs = provenance(settings)
     return described(record, model.long_names)
@@ -399,11 +395,12 @@ class Window:
             for place in np.flatnonzero(values == 0)
         }
 
-    def closed_form(self) -> Oracle | None:
-        """The closed form of the basin as a function of places, or None."""
-        if closed_basin(self.model, self.theta(np.zeros((1, len(self.fine))))) is None:
-            return None
-        return lambda places: closed_basin(self.model, self.theta(places)).numpy()  # type: ignore[union-attr]
+    def disagree(self, inner: np.ndarray, outer: np.ndarray) -> int:
+        """Pairs of places that the closed form has not inside and outside; 0 without one."""
+        inside, beyond = (closed_basin(self.model, self.theta(places)) for places in (inner, outer))
+        if inside is None or beyond is None:
+            return 0
+        return int((~inside | beyond).sum())
 
 
 def subdivide(values: np.ndarray, halvings: int) -> np.ndarray:
@@ -413,81 +410,3 @@ def subdivide(values: np.ndarray, halvings: int) -> np.ndarray:
     fine[np.abs(fine) < 1e-9 * np.diff(fine).min()] = 0.0
     fine[:: 1 << halvings] = values  # the given ones stay what they are
     return fine
-
-
-#: Places in the finest grid, whole or between nodes, shape (..., k) -> whether in the basin.
-Oracle = Callable[[np.ndarray], np.ndarray]
-
-#: Lines per axis along which the closed form is searched, by the number of axes.
-_LINES = {2: 64, 3: 16}
-
-
-def compare(
-    lattice: Lattice, boundary: Boundary, points: np.ndarray, oracle: Oracle | None
-) -> dict[str, float | int]:
-    """Distances between the boundary and the analytic one, in both directions.
-
-    Both nodes of a point are asked whether they are in the analytic basin. If one is and the other
-    is not, the analytic boundary lies between them and is found by bisection; it is also looked
-    for along lines that pass between the nodes.
-
-    Args:
-        lattice: of the finest grid.
-        boundary: found in it, and the places of its ``points``, shape (n, k).
-        oracle: the closed form of the basin at places of the grid, or None.
-
-    Returns:
-        refine_distance, refine_missed (finest cells, largest over the axes; NaN where there is
-        nothing to compare) and refine_disagree, as ``refine_boundary`` records them.
-    """
-    nothing = {"refine_distance": np.nan, "refine_missed": np.nan, "refine_disagree": 0}
-    if oracle is None:
-        return nothing
-    inner, outer = (
-        lattice.places(nodes).astype(np.float64) for nodes in (boundary.inner, boundary.outer)
-    )
-    differ = oracle(inner) & ~oracle(outer)
-    crossing = _bisect(oracle, inner[differ], outer[differ])
-    away = np.abs(crossing - points[differ]).max(axis=1)
-    analytic = _lines(lattice, oracle)
-    missed = np.nan
-    if len(analytic):
-        missed = np.inf
-        if len(points):
-            from scipy.spatial import cKDTree
-
-            missed = float(cKDTree(points).query(analytic, p=np.inf)[0].max())
-    return {
-        "refine_distance": float(away.max()) if len(away) else np.nan,
-        "refine_missed": missed,
-        "refine_disagree": int((~differ).sum()),
-    }
-
-
-def _lines(lattice: Lattice, oracle: Oracle) -> np.ndarray:
-    """Places where the closed form changes along lines between the nodes, shape (m, k)."""
-    k, found = len(lattice.shape), []
-    for axis in range(k):
-        # lines at an irrational part of a cell, so that they pass no nodes
-        across = [
-            np.unique(np.linspace(0, n - 2, min(_LINES[k], n - 1)).astype(int)) + 0.381966
-            for n in lattice.shape
-        ]
-        across[axis] = np.arange(lattice.shape[axis], dtype=np.float64)
-        places = np.stack(np.meshgrid(*across, indexing="ij"), axis=-1)
-        places = np.moveaxis(places, axis, 0)
-        inside = oracle(places)
-        change = inside[1:] != inside[:-1]
-        low, high = places[:-1][change], places[1:][change]
-        was = inside[:-1][change][:, None]
-        found.append(_bisect(oracle, np.where(was, low, high), np.where(was, high, low)))
-    return np.concatenate(found)
-
-
-def _bisect(oracle: Oracle, inner: np.ndarray, outer: np.ndarray) -> np.ndarray:
-    """Bisect for the change of the closed form between places inside and outside, to 1e-9."""
-    for _ in range(30):
-        middle = (inner + outer) / 2
-        inside = oracle(middle)[..., None]
-        inner, outer = np.where(inside, middle, inner), np.where(inside, outer, middle)
-    return (inner + outer) / 2
