@@ -1,9 +1,16 @@
-"""``flowsim info``: what a record or a checkpoint holds."""
+"""What is said of a record, a checkpoint and a training run, as lines and as JSON."""
 
 import json
 
+import numpy as np
 import pytest
+import xarray as xr
 from command import assert_refused, run
+from matplotlib.text import Text
+
+import flowsim
+from flowsim.cli.printer import as_text
+from full_model import Architecture, Recipe, RunSettings, train
 
 CHAIN = ["--p", "0.5", "--q", "0.8"]
 
@@ -89,3 +96,42 @@ def test_what_is_no_record(folder, tmp_path):
         assert_refused(run("info", name, cwd=tmp_path), name)
     assert_refused(run("info", "missing.nc", cwd=tmp_path), "no such file: 'missing.nc'")
     assert_refused(run("info", cwd=tmp_path), "Missing argument 'RECORD'")
+
+
+def test_mathematics_is_printed_without_dollar_signs_and_files_with_theirs():
+    text = as_text({"subtitle": "chain $p$ = 0.5: $p + q$ = 1.3 > 1", "record": "cost$.nc"})
+    assert text.splitlines() == ["subtitle  chain p = 0.5: p + q = 1.3 > 1", "record    cost$.nc"]
+
+
+def test_an_optimizers_shares_stand_beside_those_of_the_flow_and_add_up():
+    shares = {"minimum_1": 0.25, "diverged": 0.75, "flow_minimum_1": 1.0, "flow_diverged": 0.0}
+    assert as_text({"fraction": shares}).splitlines() == [
+        "fraction",
+        "  minimum_1  25.00%, by gradient flow 100.00%",
+        "  diverged   75.00%, by gradient flow 0.00%",
+    ]
+
+
+def test_a_training_run_says_what_it_was_trained_on_and_where_it_ended():
+    chain = flowsim.BinaryChain(0.5, 0.8)
+    low, high = chain.entropy_rate, chain.stationary_entropy
+    losses = [low + 0.01 * (high - low), high, (low + high) / 2, np.nan]
+    for recipe, words, remark in (
+        (
+            Recipe.named("adamw-papers", steps=2, batch=3),
+            "AdamW on batches of 3",
+            "AdamW: the papers' recipe",
+        ),
+        (Recipe("gd", steps=2), "gradient descent on the exact loss", ""),
+    ):
+        record, _ = train(RunSettings(Architecture(2, 3), recipe, (0.5,), (0.8,)))
+        record = record.assign_attrs(kind="training")
+        figure = flowsim.draw(record)
+        title = figure.get_suptitle() or figure.axes[0].get_title()
+        assert any(remark in text.get_text() for text in figure.findobj(Text))
+        assert words in " ".join(title.split()) and "the loss shown: " in title
+        assert np.isfinite(record["loss"]).all()
+    ended = xr.concat([record] * 4, "model", data_vars="minimal")
+    ended["loss"] = (("step", "model"), np.tile(losses, (record.sizes["step"], 1)))
+    summary = flowsim.summarize(ended)
+    assert (summary["at_bigram"], summary["at_unigram"], summary["models"]) == (1, 1, 4)

@@ -1,15 +1,20 @@
+"""Models of the logit gap, against the reference, forty digits and all sequences."""
+
+import itertools
 import math
 
 import mpmath
 import pytest
 import torch
-from conftest import CHAINS, REFERENCE, relative_error, uniform_starts
+from conftest import CHAINS, REFERENCE, relative_error, rows, uniform_starts
 from oracle import Canonical
 
 import flowsim
-from flowsim import BinaryChain
+from flowsim import BinaryChain, Label, find_limits
 from flowsim.interface import LogitGapSystem
-from flowsim.models import CanonicalModel, energy
+from flowsim.landscape import curvatures
+from flowsim.models import CanonicalModel, LinearAttentionModel, UntiedModel, energy
+from flowsim.models.canonical.basins import SADDLE_W
 from flowsim.models.gap_family.base import cross_entropy, excess, gap_loss, gap_slope
 
 
@@ -106,3 +111,76 @@ def test_what_a_loss_exceeds_the_entropy_rate_by_is_known_close_to_it_too(p, q):
         torch.testing.assert_close(found, difference, rtol=1e-12, atol=1e-14)
         bowl = (pi0 * p * (1 - p) + 4 * pi1 * q * (1 - q)) * step**2 / 2
         assert abs(step) > 0.1 or found.item() == pytest.approx(bowl, rel=1e-3)
+
+
+def test_tied_weights_are_the_diagonal():
+    chain = BinaryChain(0.3, 0.85)
+    theta = rows((1.2, -0.7), (0.4, 1.5))
+    doubled = theta[:, [0, 0, 1]]
+    tied, untied = CanonicalModel(chain), UntiedModel(chain)
+    assert torch.equal(untied.loss(doubled), tied.loss(theta))
+    gradient = untied.gradient(doubled)
+    torch.testing.assert_close(gradient[:, 0] + gradient[:, 1], tied.gradient(theta)[:, 0])
+
+
+@pytest.mark.parametrize(("p", "q"), CHAINS)
+def test_bad_minima_of_the_tied_model_become_saddles(p, q, generator):
+    """AM Thm. 3, by curvature and by flow."""
+    chain = BinaryChain(p, q)
+    tied, untied = CanonicalModel(chain), UntiedModel(chain)
+    w = 1.0 if p + q > 1 else -1.5
+    bad = rows((0.0, w))
+    assert find_limits(tied, bad).label == Label.LOCAL_MINIMUM
+    assert curvatures(tied, bad).min() > -1e-12
+    saddle = rows((0.0, 0.0, w))
+    assert find_limits(untied, saddle).label == Label.SADDLE
+    assert curvatures(untied, saddle)[0, 0] < -1e-4
+    assert curvatures(untied, saddle)[0, -1] > 1e-4
+    noise = 1e-3 * torch.randn(50, 3, dtype=torch.float64, generator=generator)
+    limit = find_limits(untied, saddle + noise)
+    assert (limit.label == Label.GLOBAL_MINIMUM).all()
+    assert (limit.loss - chain.entropy_rate).abs().max() < 1e-13
+    assert (find_limits(tied, bad + noise[:, [0, 2]]).label == Label.LOCAL_MINIMUM).all()
+
+
+def naive_loss(chain, theta, positions=3):
+    """Enumerated sequences; scores 4(xᵢ−½)(x_n−½) make the attention output a(x_n − ½)."""
+    e, w, a, b = theta
+    total = 0.0
+    for path in itertools.product((0, 1), repeat=positions + 1):
+        weight = chain.stationary[path[0]]
+        for x, y in itertools.pairwise(path):
+            after_one = chain.p if x == 0 else 1 - chain.q
+            weight *= after_one if y else 1 - after_one
+        for n in range(1, positions + 1):
+            x = path[n - 1]
+            scores = [4 * (xi - 0.5) * (x - 0.5) for xi in path[:n]]
+            values = [xi - 0.5 for xi in path[:n]]
+            s = x - 0.5 + a * sum(c * v for c, v in zip(scores, values, strict=True)) / n
+            logit = e**2 * (s + 4 * w * abs(w) * s.clamp_min(0)) + b
+            sign = 1 if path[n] else -1
+            total += weight * torch.nn.functional.softplus(-sign * logit) / positions
+    return total
+
+
+@pytest.mark.parametrize(("p", "q"), CHAINS[:3])
+@pytest.mark.parametrize("a", [0.7, -0.4, -1.8])
+def test_loss_is_that_of_the_enumerated_sequences(p, q, a):
+    chain = BinaryChain(p, q)
+    theta = torch.tensor([1.3, -0.8, a, 0.4], dtype=torch.float64)
+    dynamic = LinearAttentionModel(chain, bias="dynamic").loss(theta)
+    assert dynamic.item() == pytest.approx(naive_loss(chain, theta).item(), rel=1e-12)
+    optimal = LinearAttentionModel(chain)
+    best = torch.cat([theta[:3], optimal.optimal_bias(theta[:3]).unsqueeze(0)])
+    assert optimal.loss(theta[:3]).item() == pytest.approx(
+        naive_loss(chain, best).item(), rel=1e-12
+    )
+
+
+def test_the_line_where_both_factors_vanish_is_a_saddle():
+    model = LinearAttentionModel(BinaryChain(0.5, 0.8))
+    on_line = torch.tensor([[1.3, SADDLE_W, -1.0]], dtype=torch.float64)
+    limit = find_limits(model, on_line)
+    assert limit.label == Label.SADDLE
+    aside = on_line + torch.tensor([0.0, 1e-3, 1e-3])
+    assert find_limits(model, aside).label == Label.GLOBAL_MINIMUM

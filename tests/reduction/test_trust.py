@@ -1,14 +1,16 @@
-"""What is off a found span: its growth, what noise does, and training of all weights beside it."""
+"""Of found models: growth, noise and training off the span, symmetries, and what data decide."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
-from networks import NETWORKS, normal, number
+from networks import NETWORKS, normal, number, regression
 
 import flowsim
 from flowsim import InputError
+from flowsim.reduction.data_sets import origin_of_coordinates
+from flowsim.reduction.structure import conserved, symmetries
 from flowsim.reduction.trust import agreement, transverse_growth
 
 
@@ -94,3 +96,65 @@ def test_growth_is_the_integral_of_the_rate(model):
     assert growth.grown["y"] == pytest.approx(1) and growth.seed["x"] == 0
     assert float(growth.where) == pytest.approx(x[-1], abs=1e-4)
     assert transverse_growth(model, [-0.7], until=20.0, pieces=16).gain == 1
+
+
+T = torch.linspace(-1, 1, 8).double()
+
+
+@pytest.mark.slow
+@pytest.mark.turns
+def test_three_equal_units_move_in_four_coordinates_whatever_the_data():
+    """Units that start alike stay alike: the weights of one, (w₁, w₂), its output and a bias."""
+
+    def loss_on(x, y):
+        return lambda w: ((torch.tanh(x @ w["in"].T) @ w["out"] + w["bias"] - y) ** 2).mean()
+
+    def draw(g):
+        return loss_on(
+            torch.randn(9, 2, generator=g).double(), torch.randn(9, generator=g).double()
+        )
+
+    start = {"in": torch.tensor([[0.5, -0.3]]).repeat(3, 1), "out": torch.full((3,), 0.4),
+             "bias": torch.tensor(0.1)}  # fmt: skip
+    # all inputs on one line: the weights' part across it never moves
+    on_a_line = flowsim.reduce(loss_on(torch.stack([T, 2 * T], 1), T**2 + T), start)
+    found = origin_of_coordinates(on_a_line, draw, start, draws=2)
+    assert found == (10, 4, 3, 0, (4, 4))
+    free = flowsim.reduce(draw(torch.Generator().manual_seed(5)), start)
+    assert origin_of_coordinates(free, draw, start, draws=2)[1:4] == (4, 4, 0)
+
+
+def on_axis(axes, which, sizes=(0.3, 0.5, 0.2)):
+    v, k, q = sizes
+    return {"v": number([v]), "key": k * axes[:, which][None], "query": q * axes[:, which][None]}
+
+
+def test_linear_attention_in_context_comes_out():
+    axes, spectrum = torch.linalg.qr(normal(4, 4, seed=3))[0], number([2.0, 1.0, 0.7, 0.4])
+    models = [
+        flowsim.reduce(regression(s, axes=axes), on_axis(axes, 1), steps=20)
+        for s in (spectrum, number([1.5, 0.6, 0.3, 0.2]))
+    ]
+    assert models[0].coordinates == ("v", "key", "query")
+    theta = normal(6, 3)
+    p, trace, law = theta.prod(1), 4.1, 1.0
+    known = trace / 2 - law**2 * p + law**2 * p**2 / 2 * (law * (1 + 1 / 16) + trace / 16)
+    np.testing.assert_allclose(models[0].loss(theta), known, rtol=1e-11)
+    found = conserved(*models)
+    assert found.polynomials == ("v² − query²", "key² − query²")
+    assert found.independent == found.allowed == 2 and found.fields == 2
+    kept = symmetries(models[0])
+    assert kept.flips == (("v", "key"), ("v", "query"))
+    assert {pair[:2] for pair in kept.swaps} == {("v", "key"), ("v", "query"), ("key", "query")}
+
+
+def test_products_of_conserved_ones_are_left_out():
+    model = flowsim.reduce(lambda w: (w["a"] * w["b"] - 1) ** 2, {"a": number(0.5), "b": number(1)})
+    assert conserved(model, degree=4).polynomials == ("a² − b²",)
+
+
+def test_other_spans_are_refused():
+    one = flowsim.reduce(lambda w: (w["a"] - 1) ** 2, {"a": number(0.5)})
+    two = flowsim.reduce(lambda w: (w["a"] * w["b"] - 1) ** 2, {"a": number(0.5), "b": number(1)})
+    with pytest.raises(InputError, match="another span"):
+        conserved(one, two)

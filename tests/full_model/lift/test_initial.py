@@ -1,12 +1,22 @@
-"""Starts that are lifted: from random canonical points, and from points that are given."""
+"""Starts that are lifted, from points drawn or given; and the balanced start, a saddle."""
 
 import math
 
 import pytest
 import torch
 
-from flowsim.errors import InputError
-from full_model import Architecture, initial_weights, lift_canonical, project
+from flowsim import BinaryChain, InputError
+from full_model import (
+    Architecture,
+    MarkovSource,
+    Recipe,
+    Trainer,
+    initial_weights,
+    lift_canonical,
+    project,
+    trap_matrix,
+    unigram_trap,
+)
 
 F64 = torch.float64
 
@@ -35,3 +45,47 @@ def test_a_lifted_start_has_one_point_for_all_or_one_for_each():
     for theta in (None, torch.zeros(3, 2), torch.zeros(1, 2, 2), torch.tensor(1.0)):
         with pytest.raises(InputError, match="needs one point for each of 2 models"):
             initial_weights(arch, "lifted", [0, 1], theta=theta)
+
+
+CHAINS = [BinaryChain(0.5, 0.8), BinaryChain(0.9, 0.9), BinaryChain(0.2, 0.3)]
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: f"{chain.p} {chain.q}")
+def test_the_unigram_is_a_saddle_on_both_sides(chain):
+    arch, seeds = Architecture(4, 6, attention="none"), range(16)
+    weights = initial_weights(arch, "balanced", seeds)
+    assert (unigram_trap(arch, weights, chain).smallest < 0).all()
+    gaussian = initial_weights(arch, "gaussian", seeds)
+    assert ((unigram_trap(arch, gaussian, chain).smallest > 0) == (chain.p + chain.q > 1)).all()
+    alpha = torch.full((4,), 0.5).double()
+    weights["positions"] = weights["positions"][:, :1].expand(-1, 6, -1)
+    expected = 2 * (chain.p + chain.q - 1) * (torch.eye(4) - 4 * torch.outer(alpha, alpha))
+    assert (trap_matrix(arch, weights, chain) - expected).abs().max() < 1e-12
+
+
+def test_descent_reaches_the_bigram_from_every_seed():
+    chain = CHAINS[0]
+    arch = Architecture(4, 4)
+    weights = initial_weights(arch, "balanced", range(8))
+    assert {bool(e.sum() > 0) for e in weights["embedding"]} == {True, False}
+    trainer = Trainer(
+        arch, weights, MarkovSource.of(chain), Recipe("gd", steps=500, learning_rate=0.3)
+    )
+    loss = trainer.advance(500)
+    assert (loss - chain.entropy_rate).max() < 0.02 * chain.mutual_information
+
+
+def test_it_needs_pairs_of_units():
+    with pytest.raises(InputError, match="even"):
+        initial_weights(Architecture(2, 3, hidden=5), "balanced", [0])
+
+
+def test_one_layer_is_balanced():
+    """The gains of two would multiply to +9 along 1/√d, and nothing would fall at p + q > 1."""
+    both = initial_weights(Architecture(2, 3, layers=2), "balanced", [0], value=2.0)
+    up, down = both["0.up"][0], both["0.down"][0]
+    assert (up.sum(0) == 0).all() and (down == -up.mT).all()
+    opened = up[up[:, 0] > 0]
+    assert (-opened.mT @ opened + 16 / 2).abs().max() < 1e-12
+    gaussian = initial_weights(Architecture(2, 3, layers=2), "gaussian", [0])
+    assert (both["1.up"] == gaussian["1.up"]).all() and (both["1.down"] == gaussian["1.down"]).all()
