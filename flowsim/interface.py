@@ -121,7 +121,7 @@ class EndLosses:
         label_of_point: labels that points (n, k) of orbits are sure to get, int8 (n,), or
             UNRESOLVED; without it an orbit is known by its loss alone, or where it rests.
         integral: the probability that Gaussian starts reach ``best``, or None.
-        floor: a function of θ, written in torch, that is nowhere above the loss, or None.
+        decided: labels that a theorem gives starts (n, k), int8 (n,), or UNRESOLVED; or None.
 
     >>> import flowsim
     >>> end_losses = flowsim.model("canonical", 0.5, 0.8).end_losses()
@@ -139,7 +139,7 @@ class EndLosses:
     classify: Callable[[Tensor, bool], Tensor | None] | None = field(default=None, compare=False)
     label_of_point: Callable[[Tensor], Tensor] | None = field(default=None, compare=False)
     integral: Callable[[], Integral | None] | None = field(default=None, compare=False)
-    floor: Callable[[Tensor], Tensor] | None = field(default=None, compare=False)
+    decided: Callable[[Tensor], Tensor] | None = field(default=None, compare=False)
 
     @property
     def degenerate(self) -> bool:

@@ -49,7 +49,7 @@ FLOWSIM = {
     "scan",
     "bifurcation": "errors running labels curves arrays interface markov chain spec records "
     "landscape flow training scan boundary",
-    "certificates": "errors labels interface sources",
+    "certificates": "errors labels interface sources flow",
     "noise": "errors running labels arrays interface records landscape flow scan",
     "portraits": "errors labels curves arrays interface markov chain spec records landscape "
     "flow training scan boundary bifurcation certificates",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import product
 
 import numpy as np
 import xarray as xr
@@ -13,12 +12,11 @@ from flowsim.certificates.interval import bounds
 from flowsim.certificates.tubes import followed
 from flowsim.certificates.wells import Landscape
 from flowsim.errors import InputError
-from flowsim.interface import EndLosses, Model
-from flowsim.labels import Rule
+from flowsim.interface import Model
+from flowsim.labels import Label, Rule
 
-#: Sides of the blocks of cells whose starts are followed together, and how near its recorded limit
-#: a proven minimum is, in parts of the window.
-_BLOCKS, _NEAR = (16, 8, 4, 2, 1), 1e-3
+#: How near its recorded limit a proven minimum is, in parts of the window.
+_NEAR = 1e-3
 
 
 def check_certifiable(model: Model) -> None:
@@ -41,9 +39,8 @@ def with_certificates(
 
     Proven is, for the loss as float64 states it and the flow −G⁻¹∇L from the centre of the cell: it
     falls below the lowest pass of a well, or below the loss of all other ends that the model names
-    (rule ``below_pass``), or it comes so near a minimum that it ends there, or it never leaves an
-    orthant in which the ``floor`` of the model's end losses is above the best. The rest keeps its
-    label by integration.
+    (rule ``below_pass``), or it comes so near a minimum that it ends there; or a theorem of the
+    model, ``decided`` of its end losses, says so. The rest keeps its label by integration.
 
     Args:
         record: with labels over a grid, and limits.
@@ -58,37 +55,32 @@ def with_certificates(
     Raises:
         InputError: labels contradict a proof; the loss has no bounds.
     """
-    names, losses, shape = model.coordinates, model.end_losses(), theta.shape[:-1]
-    code = record["label"].to_numpy()
+    losses, rows = model.end_losses(), theta.detach().reshape(-1, theta.shape[-1])
+    code = record["label"].to_numpy().ravel()
     meanings = str(record["label"].attrs["flag_meanings"]).split()
-    start = theta.detach().numpy().reshape(-1, len(names))
-    ends = np.stack([record[f"limit_{name}"].to_numpy().ravel() for name in names], 1)
-    root = np.sqrt(np.array(model.metric, float))
+    ends = np.stack([record[f"limit_{name}"].to_numpy().ravel() for name in model.coordinates], 1)
     size = float(np.linalg.norm([high - low for low, high in window.values()]))
-    trap_loss = None
+    proof, trap_loss = np.full(len(code), -1), -np.inf
     if losses is not None and not losses.degenerate:
         trap_loss = losses.trap - 1e-12 * abs(losses.trap)
-    open_ = np.array([not name.startswith(("unresolved", "saddle")) for name in meanings])[code]
-    proof = np.where(open_.ravel() & held_above_best(model, losses, start), -4, -1)
-    for side in _BLOCKS:
-        groups = _blocks(code, open_ & (proof.reshape(shape) == -1), side)
-        if not groups:
-            continue
-        middles = np.array([rows[len(rows) // 2] for rows in groups])
-        radius = np.array([
-            np.linalg.norm((start[rows] - start[middle]) * root, axis=1).max() * (1 + 1e-12)
-            for rows, middle in zip(groups, middles, strict=True)
-        ])  # fmt: skip
-        proofs = followed(model, start[middles], radius, ends[middles], size, found, trap_loss)
-        for rows, found_proof in zip(groups, proofs, strict=True):
-            proof[rows] = found_proof
-    proof = _checked(proof, code.ravel(), ends, meanings, found, size)
+        if losses.decided is not None:
+            known = losses.decided(rows).numpy()
+            proof[known != Label.UNRESOLVED] = -4
+            _check((proof == -4) & (known != code))
+    unknown = [meaning.startswith(("unresolved", "saddle")) for meaning in meanings]
+    left = np.flatnonzero((proof == -1) & ~np.array(unknown)[code])
+    proof[left] = followed(model, rows[left], ends[left], size, found, trap_loss)
+    _check((proof == -3) & (code != Label.GLOBAL_MINIMUM))
+    for number, well in enumerate([] if found is None else found.wells):
+        far = np.linalg.norm(ends - well.minimum, axis=1) > _NEAR * size
+        _check((proof == number) & far)
+    proof = proof.reshape(record["label"].shape)
     below = (proof >= 0) | (proof == -3)
-    rule = np.where(below.reshape(shape), int(Rule.BELOW_PASS), record["rule"].to_numpy())
+    rule = np.where(below, int(Rule.BELOW_PASS), record["rule"].to_numpy())
     words = {"long_name": "the end is proven by interval bounds"}
     dims = record["label"].dims
     record = record.assign(
-        certified=(dims, (proof != -1).reshape(shape).astype(np.int8), words),
+        certified=(dims, (proof != -1).astype(np.int8), words),
         rule=(dims, rule.astype(record["rule"].dtype), record["rule"].attrs),
     )
     counts = {
@@ -98,58 +90,11 @@ def with_certificates(
     return (record if found is None else _with_wells(record, model, found)).assign_attrs(counts)
 
 
-def held_above_best(model: Model, losses: EndLosses | None, start: np.ndarray) -> np.ndarray:
-    """Mask of starts (n, k) in orthants that none leaves and whose ``floor`` is above the best.
-
-    A coordinate keeps its sign if its slope is 0 wherever it is 0.
-    """
-    held = np.zeros(len(start), bool)
-    if losses is None or losses.floor is None:
-        return held
-    whole, signs = np.tile([-np.inf, np.inf], (start.shape[1], 1)), []
-    for i, sides in enumerate(whole):
-        wall = whole.copy()
-        wall[i] = 0
-        slope = bounds(model, *wall.T[:, None])[1][0, i]
-        signs.append([(-np.inf, 0), (0, np.inf)] if slope.lo == 0 == slope.hi else [tuple(sides)])
-    for orthant in product(*signs):
-        low, high = np.array(orthant, float).T
-        if bounds(model, low[None], high[None], losses.floor)[0].lo[0] > losses.best * (1 + 1e-12):
-            held |= ((low <= start) & (start <= high)).all(1)
-    return held
-
-
-def _blocks(code: np.ndarray, left: np.ndarray, side: int) -> list[np.ndarray]:
-    """Numbers of the cells that are left in every block whose ends are all one."""
-    number = np.arange(code.size).reshape(code.shape)
-    found = []
-    for i in range(0, code.shape[0], side):
-        for j in range(0, code.shape[1], side):
-            part = slice(i, i + side), slice(j, j + side)
-            rows = number[part][left[part]]
-            if len(rows) and (code[part] == code[part][0, 0]).all():
-                found.append(rows)
-    return found
-
-
-def _checked(
-    proof: np.ndarray, code: np.ndarray, ends: np.ndarray, meanings: list[str],
-    found: Landscape | None, size: float,
-) -> np.ndarray:  # fmt: skip
-    """The proofs, of which none may contradict a label.
-
-    Raises:
-        InputError: one does.
-    """
-    best = code == meanings.index("global_minimum") if "global_minimum" in meanings else code < 0
-    wrong = ((proof == -3) & ~best) | ((proof == -4) & best)
-    for number, well in enumerate([] if found is None else found.wells):
-        wrong |= (proof == number) & (np.linalg.norm(ends - well.minimum, axis=1) > _NEAR * size)
+def _check(wrong: np.ndarray) -> None:
     if wrong.any():
         raise InputError(
             f"{int(wrong.sum())} labels by integration contradict a proof: lower --rtol"
         )
-    return proof
 
 
 def _with_wells(record: xr.Dataset, model: Model, found: Landscape) -> xr.Dataset:

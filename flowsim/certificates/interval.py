@@ -52,6 +52,9 @@ class Interval:
         found.hi = np.where(nothing, 0.0, found.hi + _TINY)
         return found
 
+    def __truediv__(self, other: Any) -> Interval:
+        return self * power(interval(other), -1)
+
     def __getitem__(self, at: Any) -> Interval:
         return Interval(self.lo[at], self.hi[at])
 
@@ -64,6 +67,10 @@ class Interval:
         """Sums, widened by what their rounding may be."""
         off = self.lo.shape[axis] * _UNIT * self.size().sum(axis)
         return Interval(self.lo.sum(axis) - off, self.hi.sum(axis) + off)
+
+    def hull(self, other: Any) -> Interval:
+        other = interval(other)
+        return Interval(np.minimum(self.lo, other.lo), np.maximum(self.hi, other.hi))
 
     def within(self, other: Interval) -> Interval:
         """The intersection of two enclosures of the same numbers."""

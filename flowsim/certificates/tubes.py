@@ -1,18 +1,25 @@
-"""Tubes around trajectories of a gradient flow, to where their end is proven."""
+"""Tubes around orbits of a gradient flow, to where their end is proven."""
 
 from __future__ import annotations
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from flowsim.certificates.interval import Interval, bounds, interval, power
 from flowsim.certificates.wells import Landscape
+from flowsim.flow.orbits import drawn_orbits, find_limits, trajectories
 from flowsim.interface import Model
 
-#: Steps of a tube; their greatest length, over 1/‖∂²L‖ and in parts of the window over the speed;
-#: how often its end is looked at, and how wide it may become, in parts of the window.
-_STEPS, _LENGTH, _SHORT, _LOOKED, _WIDEST = 2000, 0.5, 0.02, 8, 0.1
-#: Largest growth of a radius in a step, in parts of the window and of the radius.
-_ADDED, _GROWN = 1e-9, 1e-2
+#: Into how many pieces an orbit is cut at last, by how many times more each time, and how many are
+#: bounded at once.
+_PIECES, _TOGETHER = (250, 1000, 4000), 100_000
+#: The error of an orbit allowed per step, times the square of the pieces; and the part of its
+#: excess loss at its last time.
+_RTOL, _LEFT = 1e-3, 1e-6
+#: How often a tube's room is guessed, how much wider it is than the last tube, and how wide at
+#: most, in parts of the window.
+_GUESSES, _WIDER, _WIDEST = 3, 2.0, 0.1
 #: The box about an end, over the distance to it.
 _BOX = 4.0
 #: By what a sum or product of a few numbers that are not negative may be off, in its parts.
@@ -21,85 +28,130 @@ _ROUNDED = 1e-13
 
 @np.errstate(all="ignore")
 def followed(
-    model: Model, start: np.ndarray, radius: np.ndarray, ends: np.ndarray, size: float,
-    landscape: Landscape | None, trap_loss: float | None,
+    model: Model, start: Tensor, ends: np.ndarray, size: float,
+    landscape: Landscape | None, trap_loss: float,
 ) -> np.ndarray:  # fmt: skip
-    """Prove where all starts within ``radius`` (n,) of ``start`` (n, k) end, by tubes.
-
-    A tube has the centre x(t), a parabola in every step, and the radius r(t) with
-    r′ ≤ −λr + |x′ + ∇L(x)|, λ the least eigenvalue of ∂²L in a box around the step, in the
-    coordinates √Gᵢ θᵢ. Radii and boxes are rounded outwards. A step is as long as what it adds to
-    the radius allows.
+    """Prove where starts (n, k) end, by tubes around their orbits.
 
     Args:
         model: a gradient flow.
-        start, radius: in θ, and in √Gᵢ θᵢ.
-        ends: where trajectories from the starts seem to end, (n, k).
+        ends: where the orbits seem to end, (n, k).
         size: of the window.
         landscape: wells of a model of two coordinates.
         trap_loss: a loss below which trajectories are known to end at the best.
 
     Returns:
-        int (n,): −1 nothing; −2 they end within the tube's last box about ``ends``, at a minimum;
-        −3 at the best loss; 0, 1, … in the minimum of that well.
+        int (n,): −1 nothing; −2 they end within a box about ``ends``, at a minimum; −3 at the best
+        loss; 0, 1, … in the minimum of that well.
     """
-    root = np.sqrt(np.array(model.metric, float))
-    found, going = np.full(len(start), -1), np.arange(len(start))
-    x, r, h = start.copy(), radius.copy(), np.full(len(start), np.inf)
-    for step in range(_STEPS):
-        if not len(going):
+
+    def known(box: Interval, most: np.ndarray) -> np.ndarray:
+        wells = np.full(most.shape, -1) if landscape is None else landscape.well_below(box, most)
+        return np.where(most < trap_loss, -3, wells)
+
+    place = interval(start.numpy())
+    found = known(place, _bounds(model, place)[0].hi)
+    left = np.flatnonzero(found == -1)
+    if not len(left):
+        return found
+    limits = find_limits(model, start[left])
+    times = drawn_orbits(model, start[left], limits, left=_LEFT)[0].numpy()
+    for pieces in (*_PIECES, 0):
+        proof, push = np.full(len(left), -1), np.empty((len(times) - 1, len(left)))
+        count = max(_TOGETHER // len(times), 1)
+        for at in range(0, len(left), count):
+            part = slice(at, at + count)
+            rows = left[part]
+            tube = Tube(model, times[:, part], start[rows], size)
+            held = np.where(tube.good, known(tube.box, tube.loss), -1)
+            each, last = np.arange(len(rows)), tube.good.sum(0)
+            there = _ends(model, tube.path[last, each], tube.radius[last, each], ends[rows])
+            first = held[(held != -1).argmax(0), each]
+            proof[part] = np.where((first == -1) & there, -2, first)
+            push[:, part] = tube.push
+        found[left] = proof
+        more = np.flatnonzero(proof == -1)
+        if not pieces or not len(more):
             break
-        _, slope, bend = bounds(model, x, x)
-        v, matrix = _middle(slope) / root, _middle(bend)
-        bent = (matrix @ (v * root)[..., None])[..., 0] / root
-        stiff, speed = np.linalg.norm(matrix, axis=(1, 2)), np.linalg.norm(v * root, axis=1)
-        usual = np.minimum(_LENGTH / stiff, _SHORT * size / np.maximum(speed, 1e-300))
-        h = np.minimum(usual, h)
-        t, room = h[:, None], 1.5 * r + 1e3 * _ADDED * size
-        new = x - t * v + t**2 / 2 * bent
-        # the parabola beside its chord, and the rounding of its place
-        off = _ROUNDED * (abs(x) + t * abs(v) + t**2 * abs(bent))
-        reach = room[:, None] / root * (1 + _ROUNDED) + t**2 / 7 * abs(bent) + off
-        low, high = np.minimum(x, new) - reach, np.maximum(x, new) + reach
-        loss, _, bends = bounds(model, low, high)
-        # p′ + ∇L(p) for p = x − vt + bt²/2 is in (∇L(x) − v) + (b − Hv) t + H b t²/2
-        speeds, turns = _scaled(v, model), _scaled(bent, model)
-        a = _length(slope - speeds)
-        b = _length(turns - (bends * speeds[:, None, :]).sum(-1))
-        c = _length((bends * turns[:, None, :]).sum(-1))
-        growth = -_least_rate(bends)
-        push = (h * a + h**2 / 2 * b + h**3 / 6 * c) * (1 + _ROUNDED)
-        shift = np.linalg.norm(off * root, axis=1) * (1 + _ROUNDED)
-        most = np.exp(np.maximum(growth, 0) * h)
-        wide = most * (r + push) * (1 + _ROUNDED)
-        after = (np.exp(growth * h) * r + most * push + shift) * (1 + _ROUNDED)
-        aim = _ADDED * size + _GROWN * r
-        good = (push <= aim) & (wide <= room) & (h < np.inf)
-        known = np.full(len(going), -1)
-        if landscape is not None:
-            known = np.where(good, landscape.well_below(low, high, loss.hi), known)
-        if trap_loss is not None:
-            known[good & (loss.hi < trap_loss)] = -3
-        if step % _LOOKED == 0 or step == _STEPS - 1:
-            rows = np.flatnonzero(known == -1)
-            known[rows] = np.where(_ends(model, x[rows], r[rows], ends[going[rows]]), -2, -1)
-        found[going] = known
-        scale = np.nan_to_num(0.9 * np.cbrt(aim / push), nan=0.0).clip(0.2, 2)
-        h = h * np.where(good, np.maximum(scale, 0.5), np.minimum(scale, 0.5))
-        x, r = np.where(good[:, None], new, x), np.where(good, after, r)
-        lost = (known != -1) | (r > _WIDEST * size) | ~(h > 1e-9 * usual)
-        going, x, r, h = going[~lost], x[~lost], r[~lost], h[~lost]
+        left, times = left[more], _respaced(times[:, more], push[:, more], pieces)
     return found
 
 
-def _scaled(value: np.ndarray, model: Model) -> Interval:
-    """√Gᵢ times numbers of θ."""
-    return interval(value) * power(interval(np.array(model.metric, float)), 0.5)
+class Tube:
+    """Tubes around orbits between times t₀, …, t_T.
+
+    The centre is the cubic x(t) with the orbit's places and speeds at these times. The radius r has
+    r(t₀) = 0 and r′ ≤ −λr + |d|, d = x′ + ∇L(x), λ the least eigenvalue of ∂²L in a box around the
+    piece, in the coordinates √Gᵢ θᵢ. All is rounded outwards.
+
+    Attributes:
+        path, radius: at the times, (T + 1, n, k) and (T + 1, n).
+        box, loss: around every piece, and the most in it, (T, n, k) and (T, n).
+        good: pieces to which the tube is proven, (T, n).
+        push: ∫|d| over each piece, of a tube without width, (T, n).
+    """
+
+    def __init__(self, model: Model, times: np.ndarray, start: Tensor, size: float) -> None:
+        rtol = _RTOL / len(times) ** 2
+        self.path = trajectories(model, start, torch.from_numpy(times), rtol).numpy()
+        root = np.sqrt(np.array(model.metric, float))
+        scale = power(interval(np.array(model.metric, float)), 0.5)
+        slope = _bounds(model, interval(self.path))[1]
+        v = -_middle(slope) / root
+        off = _length(slope + scale * v)
+        # x″ is linear: between its values at the two ends; x′ and the way beside the chord by it
+        h, chord = np.diff(times, axis=0)[..., None], interval(self.path[1:]) - self.path[:-1]
+        whole = interval(h)
+        first = (chord * 6 - whole * (interval(v[:-1]) * 4 + interval(v[1:]) * 2)) / whole / whole
+        last = (whole * (interval(v[:-1]) * 2 + interval(v[1:]) * 4) - chord * 6) / whole / whole
+        turn = first.hull(last)
+        speed = (turn * Interval(0 * h, h) + v[:-1]) * scale
+        bow = turn.size() * h**2 / 8 * (1 + _ROUNDED)
+        turn, h, between = turn * scale, h[..., 0], interval(self.path[:-1]).hull(self.path[1:])
+        room = np.zeros(h.shape)
+        for guess in range(_GUESSES):
+            reach = bow + room[..., None] / root * (1 + _ROUNDED)
+            self.box = between + Interval(-reach, reach)
+            loss, _, bend = _bounds(model, self.box)
+            change = _length(turn + (bend * speed[..., None, :]).sum(-1))
+            push = (h * np.maximum(off[1:], off[:-1]) + h**2 / 4 * change) * (1 + _ROUNDED)
+            growth = -_least_rate(bend)
+            factor, most = np.exp(growth * h), np.exp(np.maximum(growth, 0) * h)
+            self.radius = np.zeros(times.shape)
+            for j in range(len(h)):
+                after = factor[j] * self.radius[j] + most[j] * push[j]
+                self.radius[j + 1] = after * (1 + _ROUNDED)
+            wide = most * (self.radius[:-1] + push) * (1 + _ROUNDED)
+            self.good, self.loss = np.logical_and.accumulate(wide <= room), loss.hi
+            room = np.minimum(_WIDER * wide, _WIDEST * size)
+            if guess == 0:
+                self.push = push
+
+
+def _respaced(times: np.ndarray, push: np.ndarray, pieces: int) -> np.ndarray:
+    """Times between which pieces of the orbits (T, n) would be pushed alike."""
+    part = np.cbrt(np.where(np.isfinite(push), push, 0)) + 1e-12
+    part = np.where(np.isfinite(push), part + 0.05 * part.mean(0), 2 * part.max(0))
+    passed = np.concatenate([0 * part[:1], part.cumsum(0)])
+    even = np.linspace(0, 1, pieces + 1)
+    columns = [np.interp(even * p[-1], p, t) for p, t in zip(passed.T, times.T, strict=True)]
+    return np.stack(columns, 1)
+
+
+def _bounds(model: Model, box: Interval) -> tuple[Interval, ...]:
+    """``bounds`` in boxes (…, k)."""
+    k = box.lo.shape[-1]
+    flat = bounds(model, box.lo.reshape(-1, k), box.hi.reshape(-1, k))
+    lead = box.lo.shape[:-1]
+    return tuple(
+        Interval(x.lo.reshape(lead + x.lo.shape[1:]), x.hi.reshape(lead + x.hi.shape[1:]))
+        for x in flat
+    )
 
 
 def _length(value: Interval) -> np.ndarray:
     """Upper bounds of the lengths of vectors."""
-    found: np.ndarray = np.linalg.norm(value.size(), axis=1) * (1 + _ROUNDED)
+    found: np.ndarray = np.linalg.norm(value.size(), axis=-1) * (1 + _ROUNDED)
     return found
 
 
@@ -109,12 +161,12 @@ def _middle(value: Interval) -> np.ndarray:
 
 
 def _least_rate(bend: Interval) -> np.ndarray:
-    """A lower bound of the eigenvalues of symmetric matrices (n, k, k)."""
+    """A lower bound of the eigenvalues of symmetric matrices (…, k, k)."""
     centre, off = _middle(bend), (bend.hi - bend.lo) / 2
-    unknown = ~np.isfinite(centre).all((1, 2))
+    unknown = ~np.isfinite(centre).all((-1, -2))
     centre[unknown] = 0.0
-    spread = np.linalg.norm(off, axis=(1, 2)) + 1e-13 * np.linalg.norm(centre, axis=(1, 2))
-    return np.where(unknown, -np.inf, np.linalg.eigvalsh(centre)[:, 0] - spread)
+    spread = np.linalg.norm(off, axis=(-1, -2)) + 1e-13 * np.linalg.norm(centre, axis=(-1, -2))
+    return np.where(unknown, -np.inf, np.linalg.eigvalsh(centre)[..., 0] - spread)
 
 
 def _ends(model: Model, x: np.ndarray, r: np.ndarray, ends: np.ndarray) -> np.ndarray:

@@ -48,26 +48,24 @@ class Landscape(NamedTuple):
     critical: dict[str, int]
     open: int
 
-    def well_below(self, low: np.ndarray, high: np.ndarray, loss: np.ndarray) -> np.ndarray:
-        """Numbers of the wells in which boxes (n, 2) of at most these losses lie, else −1."""
-        first, last = (
-            np.floor((x - self.low) / self.step + side) for x, side in ((low, -1e-9), (high, 1e-9))
-        )
-        there = ((first >= 0) & (last < SIDE)).all(1)
-        first, last = (x.clip(0, SIDE - 1).astype(int) for x in (first, last))
-        found = np.full(len(low), -1)
+    def well_below(self, box: Interval, loss: np.ndarray) -> np.ndarray:
+        """Numbers of the wells in which boxes (…, 2) of at most these losses lie, else −1."""
+        first = np.floor((box.lo - self.low) / self.step - 1e-9)
+        last = np.floor((box.hi - self.low) / self.step + 1e-9)
+        there = ((first >= 0) & (last < SIDE)).all(-1)
+        a, b = np.moveaxis(first.clip(0, SIDE - 1).astype(int), -1, 0)
+        c, d = np.moveaxis(last.clip(0, SIDE - 1).astype(int) + 1, -1, 0)
+        found = np.full(loss.shape, -1)
         for number, well in enumerate(self.wells):
-            (a, b), (c, d) = first.T, last.T + 1
             n = well.before
-            held = n[c, d] - n[a, d] - n[c, b] + n[a, b]
-            whole = held == (c - a) * (d - b)
+            whole = n[c, d] - n[a, d] - n[c, b] + n[a, b] == (c - a) * (d - b)
             found[there & whole & (loss < well.level)] = number
         return found
 
     def minima_below(self, theta: Tensor, loss: Tensor) -> Tensor:
         """The minima of the wells in which places θ (n, 2) of these losses lie, else NaN."""
-        place = theta.detach().cpu().numpy()
-        number = self.well_below(place, place, loss.detach().cpu().numpy())
+        place = interval(theta.detach().cpu().numpy())
+        number = self.well_below(place, loss.detach().cpu().numpy())
         minima = np.array([*(well.minimum for well in self.wells), [np.nan, np.nan]])
         return torch.from_numpy(minima[number]).to(theta)
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import flowsim
-from flowsim.certificates import cells, landscape_in, wells
+from flowsim.certificates import landscape_in, tubes, wells
 from flowsim.certificates.interval import bounds
 
 SIDES = {"x": (-2.0, 2.0), "y": (-2.0, 2.0)}
@@ -72,20 +72,42 @@ def test_a_portrait_records_which_ends_are_proven(monkeypatch):
     assert "end proven: 100.0% of the cells" in texts
 
 
-def test_where_a_bound_from_below_keeps_the_loss_above_the_best_an_orthant_is_proven():
-    starts = np.array([[1.0, 0.5, 3.0], [-2.0, 0.1, -9.0], [1.0, -0.1, 0.0]])
-    for (p, q), kept in (((0.5, 0.8), [True, True, False]), ((0.2, 0.3), [False] * 3)):
-        model = flowsim.model("canonical", p, q, bias="dynamic")
-        assert cells.held_above_best(model, model.end_losses(), starts).tolist() == kept
-        draws = torch.from_numpy(np.random.default_rng(0).normal(0, 2, (1000, 3)))
-        assert (model.end_losses().floor(draws) <= model.loss(draws) + 1e-14).all()
+@pytest.mark.parametrize(("p", "q"), [(0.2, 0.3), (0.5, 0.8)])
+def test_what_a_theorem_decides_is_what_the_closed_form_and_the_flow_find(p, q):
+    draws = torch.from_numpy(np.random.default_rng(0).normal(0, 2, (1000, 3)))
+    best, other = flowsim.Label.GLOBAL_MINIMUM, flowsim.Label.LOCAL_MINIMUM
+    model = flowsim.model("canonical", p, q)
+    known, reached = model.decided(draws[:, :2]), model.basin(draws[:, :2])
+    held = known != flowsim.Label.UNRESOLVED
+    assert torch.equal(held, draws[:, 1] >= 0)
+    assert torch.equal(known[held], torch.where(reached, best, other)[held].to(torch.int8))
+    moving = flowsim.model("canonical", p, q, bias="dynamic")
+    few = draws[held][:2]
+    assert torch.equal(flowsim.find_limits(moving, few).label, moving.decided(few))
+
+
+def test_a_tube_holds_the_orbit_that_is_known():
+    saddle = flowsim.from_loss(lambda x, y: x**2 - y**2 / 2, "saddle", metric=(2.0, 0.5))
+    times = np.linspace(0, 1, 30)[:, None]
+    start = torch.tensor([[1.0, 0.2]], dtype=torch.float64)
+    tube = tubes.Tube(saddle, times, start, 5.0)
+    known = np.stack([np.exp(-times), 0.2 * np.exp(2 * times)], -1)
+    away = np.linalg.norm((tube.path - known) * np.sqrt([2.0, 0.5]), axis=-1)
+    assert tube.good.all()
+    assert (away <= tube.radius).all()
+    assert 0 < tube.radius.max() < 0.01
+    inside = (tube.box.lo[:, 0] <= known[:-1, 0]) & (known[1:, 0] <= tube.box.hi[:, 0])
+    assert inside[:, 1].all()
 
 
 @pytest.mark.slow
 @pytest.mark.turns
 def test_ends_of_nine_of_ten_cells_of_the_canonical_model_with_a_dynamic_bias_are_proven():
-    model = flowsim.model("canonical", 0.5, 0.8, bias="dynamic")
-    record = flowsim.portrait(model, resolution=16, confirm=0, boundary=False, certify=True)
+    model = flowsim.model("canonical", 0.2, 0.3, bias="dynamic")
+    record = flowsim.portrait(
+        model, window={"w": (-3.0, 3.0), "e": (0.0, 3.0)}, resolution=4, confirm=0,
+        boundary=False, certify=True,
+    )  # fmt: skip
     assert record.attrs["certified_share"] >= 0.9
 
 

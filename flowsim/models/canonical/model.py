@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from flowsim.interface import Integral, LogitGapSystem
+from flowsim.interface import EndLosses, Integral, LogitGapSystem, accepts_theta
+from flowsim.labels import Label
 from flowsim.models.canonical.basins import (
     SADDLE_ENERGY,
     energy,
@@ -89,6 +91,24 @@ class CanonicalModel(BinaryGapModel):
 
     def basin(self, theta: Tensor) -> Tensor | None:
         return None if self.dynamic_bias else reaches_global_minimum(self.chain, theta)
+
+    def end_losses(self) -> EndLosses:
+        return replace(super().end_losses(), decided=self.decided)
+
+    @accepts_theta
+    def decided(self, theta: Tensor) -> Tensor:
+        """Labels of starts with e ≠ 0 and w ≥ 0, int8 (...), else UNRESOLVED; for either bias.
+
+        w stays ≥ 0, and there the critical points with e ≠ 0 are the global minima. Let g be
+        1 + 2w² and A = π₁ (σ(f₁) − (1 − q)); where e = 0 and b is optimal A has the sign of
+        p + q − 1. If p + q > 1, L ≥ ℓ(0) + ℓ′(0) Δ with ℓ′(0) Δ ≥ 0: it stays above the best. If
+        p + q < 1, log|e|, plus b if it is a coordinate, has the rate −2gA, positive beside every
+        critical point with e = 0, so that none of these is the end.
+        """
+        e, w, rank = theta[..., 0], theta[..., 1], self.chain.p + self.chain.q
+        label = Label.GLOBAL_MINIMUM if rank < 1 else Label.LOCAL_MINIMUM
+        known = (e != 0) & (w >= 0) & (rank != 1)
+        return torch.where(known, int(label), int(Label.UNRESOLVED)).to(torch.int8)
 
     def integral(self) -> Integral:
         return canonical_integral(self.chain)._replace(energy=energy, saddle_energy=SADDLE_ENERGY)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from torch.nn.functional import logsigmoid
 from flowsim.chain import BinaryChain
 from flowsim.elementary import excess_entropies
 from flowsim.inheritance import unwritten
-from flowsim.interface import EndLosses, accepts_theta, differentiate
+from flowsim.interface import accepts_theta, differentiate
 from flowsim.markov import GapChain
 from flowsim.models.gap_family.compiled import (
     LossParameters,
@@ -157,15 +156,6 @@ class GapModel(OnChain):
     def slope_at(self, gap: Tensor) -> Tensor:
         """ℓ′(Δ), of the sign of Δ − Δ*; by automatic differentiation."""
         return differentiate(self.loss_at, gap)
-
-    def end_losses(self) -> EndLosses:
-        return replace(super().end_losses(), floor=self.tangent)
-
-    @accepts_theta
-    def tangent(self, theta: Tensor) -> Tensor:
-        """ℓ(0) + ℓ′(0) Δ, nowhere above the loss, (...)."""
-        slope = float(self.slope_at(torch.zeros(1, dtype=torch.float64)))
-        return self.chain.stationary_entropy + slope * self.logit_gap(theta)
 
     def _without_bias(self, gradient: Tensor) -> Tensor:
         return gradient[..., :-1] if self.dynamic_bias else gradient
