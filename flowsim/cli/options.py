@@ -109,7 +109,11 @@ def setting(text: str) -> Named:
     name, equals, value = text.partition("=")
     if not (equals and name.strip().isidentifier()):
         raise wrong("be NAME=VALUE", text)
-    return Named(name.strip(), literal(value))
+    try:
+        found = ast.literal_eval(value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        found = value
+    return Named(name.strip(), found if isinstance(found, (bool, int, float)) else value)
 
 
 def settings(text: str) -> Named:
@@ -120,15 +124,6 @@ def settings(text: str) -> Named:
     numbers = _evenly(value)
     whole = "." not in value and all(abs(x - round(x)) < 1e-9 for x in numbers)
     return Named(name, Numbers(map(round, numbers) if whole else numbers))
-
-
-def literal(text: str) -> Any:
-    """The number, truth value or word that a text spells."""
-    try:
-        found = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return text
-    return found if isinstance(found, (bool, int, float)) else text
 
 
 def model_name(text: str) -> str:

@@ -40,7 +40,16 @@ def kept(out: Path, settings: dict[str, str], resume: bool, overwrite: bool) -> 
     path, head = out.with_name(f"{out.name}.parts"), json.dumps(settings).encode() + b"\n"
     with locked(out):
         resumes = continues(out, path, settings, resume, overwrite, "run")
-        found = _entries(path, head) if resumes else []
+        found: list[bytes] = []
+        if resumes:
+            with one_sentence("read", path):
+                text = path.read_bytes()[len(head) :]
+            while len(text) > 40:  # up to the first entry that is not whole
+                data = text[40 : 40 + int.from_bytes(text[32:40], "little")]
+                if text[: 40 + len(data)] != _sealed(head, data):
+                    break
+                found.append(data)
+                text = text[40 + len(data) :]
         # without what a killed run left broken at the end
         write_whole(
             path, lambda draft: draft.write_bytes(head + b"".join(_sealed(head, x) for x in found))
@@ -78,16 +87,3 @@ def kept(out: Path, settings: dict[str, str], resume: bool, overwrite: bool) -> 
 def _sealed(head: bytes, data: bytes) -> bytes:
     """An entry: its digest, its size and its bytes."""
     return hashlib.sha256(head + data).digest() + len(data).to_bytes(8, "little") + data
-
-
-def _entries(path: Path, head: bytes) -> list[bytes]:
-    """The bytes of the whole entries, up to the first that is not."""
-    with one_sentence("read", path):
-        text, found = path.read_bytes()[len(head) :], []
-    while len(text) > 40:
-        data = text[40 : 40 + int.from_bytes(text[32:40], "little")]
-        if text[: 40 + len(data)] != _sealed(head, data):
-            break
-        found.append(data)
-        text = text[40 + len(data) :]
-    return found

@@ -6,14 +6,14 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from flowsim.cli import options
 from flowsim.cli.files import read_kernel
 from flowsim.cli.groups import OneChain
 from flowsim.cli.options import CHAIN, number, option, quoted
 from flowsim.cli.output import echo
-from flowsim.cli.printer import Summary, as_text
+from flowsim.cli.printer import as_text
 from flowsim.errors import InputError
 from flowsim.markov import MarkovChain, SymmetricChain
 
@@ -170,7 +170,24 @@ def chain(given: Chain) -> None:
     """
     process = given.hidden_process()
     if process is not None and given.length is None:
-        found = _process_summary(given, process)
+        from flowsim.chains.hidden import MAX_WORDS
+
+        longest = 16 if process.symbols == 2 else int(math.log(MAX_WORDS, process.symbols) + 1e-9)
+        ngrams = process.ngram_losses(longest)
+        filtered = process.emission is not None and process.emission.shape == (2, 2)
+        found = {
+            "process": given.process or f"{given.kernel} with {given.emission}",
+            "symbols": process.symbols,
+            "hidden_states": process.states,
+            "structure": process.hidden.structure,
+            "stationary": list(process.stationary),
+            "ngram_losses": {str(n): loss for n, loss in enumerate(ngrams, 1)},
+            "entropy_rate_bounds": list(process.entropy_bounds(longest)),
+            "neighbours": process.neighbours.kernel.tolist(),
+            "covariance_eigenvalue": process.neighbours.covariance_eigenvalue,
+            "unigram": process.neighbours.unigram,
+            "linear_filter": process.linear_filter._asdict() if filtered else None,
+        }
     elif given.prior is not None:
         from flowsim.chains.exact_losses import prior_losses
 
@@ -189,49 +206,26 @@ def chain(given: Chain) -> None:
     elif given.length is not None:
         raise InputError("--length goes with --prior, of whose sequences it is the length")
     else:
-        found = _summary(given.any_chain())
+        chain, known = given.any_chain(), ("p", "q", "order")
+        own = {name: getattr(chain, name) for name in known if hasattr(chain, name)}
+        second, threshold = chain.second_eigenvalue, "p + q = 1" if "q" in own else None
+        if isinstance(chain, SymmetricChain):
+            threshold = f"p = {chain.states - 1}/{chain.states}"
+        longest = max(3, own.get("order", 1) + 2)
+        pair = [second.real, second.imag] if isinstance(second, complex) else second
+        found = {
+            "states": chain.states,
+            **own,
+            "structure": chain.structure,
+            "stationary": list(chain.stationary),
+            "stationary_entropy": chain.stationary_entropy,
+            "entropy_rate": chain.entropy_rate,
+            "mutual_information": chain.mutual_information,
+            "ngram_losses": {str(n): chain.ngram_loss(n) for n in range(1, longest + 1)},
+            "second_eigenvalue": pair,
+            "covariance_eigenvalue": chain.covariance_eigenvalue,
+            "threshold": threshold,
+            "regime": chain.regime,
+            "unigram": chain.unigram,
+        }
     echo(json.dumps(found, indent=2) if given.as_json else as_text(found))
-
-
-def _process_summary(given: Chain, process: HiddenMarkovProcess) -> Summary:
-    from flowsim.chains.hidden import MAX_WORDS
-
-    longest = 16 if process.symbols == 2 else int(math.log(MAX_WORDS, process.symbols) + 1e-9)
-    losses = process.ngram_losses(longest)
-    filtered = process.emission is not None and process.emission.shape == (2, 2)
-    return {
-        "process": given.process or f"{given.kernel} with {given.emission}",
-        "symbols": process.symbols,
-        "hidden_states": process.states,
-        "structure": process.hidden.structure,
-        "stationary": list(process.stationary),
-        "ngram_losses": {str(n): loss for n, loss in enumerate(losses, 1)},
-        "entropy_rate_bounds": list(process.entropy_bounds(longest)),
-        "neighbours": process.neighbours.kernel.tolist(),
-        "covariance_eigenvalue": process.neighbours.covariance_eigenvalue,
-        "unigram": process.neighbours.unigram,
-        "linear_filter": process.linear_filter._asdict() if filtered else None,
-    }
-
-
-def _summary(chain: MarkovChain | OrderChain) -> Summary:
-    own: dict[str, Any] = {n: getattr(chain, n) for n in ("p", "q", "order") if hasattr(chain, n)}
-    longest = max(3, own.get("order", 1) + 2)
-    second, threshold = chain.second_eigenvalue, "p + q = 1" if hasattr(chain, "q") else None
-    if isinstance(chain, SymmetricChain):
-        threshold = f"p = {chain.states - 1}/{chain.states}"
-    return {
-        "states": chain.states,
-        **own,
-        "structure": chain.structure,
-        "stationary": list(chain.stationary),
-        "stationary_entropy": chain.stationary_entropy,
-        "entropy_rate": chain.entropy_rate,
-        "mutual_information": chain.mutual_information,
-        "ngram_losses": {str(n): chain.ngram_loss(n) for n in range(1, longest + 1)},
-        "second_eigenvalue": [second.real, second.imag] if isinstance(second, complex) else second,
-        "covariance_eigenvalue": chain.covariance_eigenvalue,
-        "threshold": threshold,
-        "regime": chain.regime,
-        "unigram": chain.unigram,
-    }
