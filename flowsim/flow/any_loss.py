@@ -358,7 +358,8 @@ class BatchState:
         ratio = ratio.amax(1)
         ratio = torch.where(ratio.isfinite(), ratio, torch.inf)
         moved = ratio <= 1
-        self.short = self.short + (self.h * self.jacobian.abs().amax((1, 2)) < _VERY_SHORT)
+        steep = self.jacobian.abs().amax((1, 2))
+        self.short = self.short + (self.h * steep < _VERY_SHORT)
         factor = (0.9 * ratio.clamp_min(1e-10) ** (-1.0 / ORDER)).clamp(0.1, 6.0)
         cut = moved & (h < self.h)  # cut at a time that was asked for: a longer step may succeed
         self.h = torch.where(cut, torch.maximum(factor * h, self.h), factor * h)
@@ -367,9 +368,12 @@ class BatchState:
         self.way = torch.where(moved, way, self.way)
         self._linearise()
         self.fastest = torch.fmax(self.fastest, self.velocity().amax(1))
+        steeper = self.jacobian.abs().amax((1, 2))
+        # what has become faster needs shorter steps, or every second one fails
+        self.h = torch.where(steeper > steep, self.h * (steep / steeper).clamp_min(0.5), self.h)
         self.grows = self._may_grow()
         moves = self.h * self.field.abs().amax(1) > _STILL * self.y.abs().amax(1)
-        moves = moves | (self.h * self.jacobian.abs().amax((1, 2)) > _STILL)
+        moves = moves | (self.h * steeper > _STILL)
         self.stuck = ~moves | ~self.field.isfinite().all(1)
         return moved
 

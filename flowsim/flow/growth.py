@@ -123,9 +123,13 @@ class Growth:
         turns = self.turned[index] > self.far.time[index, -4:-3]
         turns &= away >= _PART * away.amax(1, keepdim=True)
         blows &= ~turns.any(1)  # or it may turn again
-        for i in blows.nonzero()[:, 0].tolist():
-            way = field[i] / field[i].abs().max() * theta[i].abs().max()
-            blows[i] = not _against(model, theta[i] + _ANYWHERE.to(theta)[:, None] * way, way)
+        known = dict[int, bool]()  # a row may be here more than once
+        for i, row in enumerate(index.tolist()):
+            if bool(blows[i]) and row not in known:
+                way = field[i] / field[i].abs().max() * theta[i].abs().max()
+                places = theta[i] + _ANYWHERE.to(theta)[:, None] * way
+                known[row] = not _against(model, places, way)
+            blows[i] &= known.get(row, False)
         self.blown[index[~blows]] = False
         return blows
 

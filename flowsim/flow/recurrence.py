@@ -241,13 +241,14 @@ class Returns:
         last, extent = self.places[index, -4:].unbind(1), self._extent(index, chart)
         moved = torch.stack([chart.to_theta(x) for x in last], 1).diff(dim=1)
         own = moved / extent.unsqueeze(1)
-        alike = own.diff(dim=1).norm(dim=2) <= _CREEPS * own[:, :-1].norm(dim=2)
+        steps = own.norm(dim=2)
+        alike = own.diff(dim=1).norm(dim=2) <= _CREEPS * steps[:, :-1]
         size = moved[:, -1].norm(dim=1) / extent.norm(dim=1)
         tried &= alike[:, 1] & (alike[:, 0] | (count == 2)) & (size <= _LITTLE)
         left = (self.most - attempt) / (attempt - self.since[index]) * count
         tried &= attempt >= self.again[index]
         self.again[index[tried]] = 4 * attempt
-        return tried, tried & (size * left <= _LITTLE)
+        return tried, tried & (size * left <= _LITTLE) & (steps[:, 2] <= 1.02 * steps[:, 1])
 
     def _extent(self, index: Tensor, chart: Chart) -> Tensor:
         """How far θ of rows reached since they took their surface, (m, k), no less than a part."""
