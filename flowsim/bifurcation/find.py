@@ -237,8 +237,10 @@ def _distinct(tracer: Tracer, state: Tensor, value: Tensor) -> tuple[Tensor, Ten
     sizes = torch.linalg.svdvals(tracer.system.jacobian(state, value) * tracer.size)
     part = sizes / sizes[:, :1]
     dimension = (part <= FLAT).sum(1)
-    # places where all rates vanish, and where it is not clear how many do, begin no branch
+    # places where all rates vanish, where it is not clear how many do, and outside of where the
+    # loss is defined, begin no branch
     sure = sizes[:, 0] > _VANISHES * sizes[:, 0].median()
+    sure &= tracer.system.loss(state, value).isfinite()
     if tracer.system.step is not None:  # cycles so steep that rounding decides
         sure &= sizes[:, 0] * FLAT < tracer.size.max()
     sure &= ~((part > FLAT) & (part < _UNCLEAR)).any(1)

@@ -114,6 +114,19 @@ def test_events_lie_where_they_are_known_to(kind, parameter, low, high, event, k
     assert {x.kind for x in there.events} == {event}
 
 
+class Cliff(Well):
+    def loss(self, theta):
+        x = theta[..., 0]
+        return x**2 / 2 - torch.log(x + self.g)
+
+
+@pytest.mark.slow
+def test_no_branch_leads_through_places_without_a_loss():
+    """The derivative of ½x² − ln(x + g) has a zero with x + g < 0 too."""
+    (branch,) = found(Cliff, "g", 0.5, 2.0, count=2).branches
+    assert (branch.state[:, 0] + branch.value > 0).all()
+
+
 def test_a_branch_goes_around_its_folds_and_is_one():
     there = found(Well, "g", -1.0, 1.0)
     (branch,) = there.branches
