@@ -73,6 +73,13 @@ def wrong(must: str, text: str) -> typer.BadParameter:
     return typer.BadParameter(f"must {must}, not {quoted(text)}.")
 
 
+def positive(text: str) -> float:
+    """A finite number above 0."""
+    if not 0 < number(text) < math.inf:
+        raise wrong("be a positive number", text)
+    return number(text)
+
+
 def interval(text: str) -> Interval:
     """LOW:HIGH with LOW < HIGH."""
     low, _, high = text.partition(":")
@@ -286,7 +293,7 @@ def flag(section: str, option: str, help: str) -> Any:
 
 def rate(section: str) -> Any:
     text = "Learning rate.  [default: 1e-3 for Adam and AdamW, else 0.1]"
-    return option(section, "X", text, min=1e-300, max=1e300)
+    return option(section, "X", text, parser=positive)
 
 
 def schedule(section: str) -> Any:

@@ -61,14 +61,15 @@ def path_columns(source: Any, across: str, up: str) -> tuple[np.ndarray, np.ndar
         raise InputError(f"{what} is an array (times, 2) or (times, runs, 2): {error}") from None
     if x.size == 0:
         raise InputError(f"{what} has no rows")
-    if named and "run" in [*source.keys()] and x.ndim == 1:
-        run = np.asarray(source["run"]).astype(str)
-        rows = [run == one for one in dict.fromkeys(run.tolist())]
-        return side_by_side([x[on] for on in rows]), side_by_side([y[on] for on in rows])
     if x.shape != y.shape or x.ndim not in (1, 2) or not np.isfinite(x + y).any():
         raise InputError(f"{what} needs numbers of shape (times,) or (times, runs) for each axis")
     known = np.isfinite(x + y).reshape(len(x), -1).any(axis=1)  # not every step is looked at
-    return x.reshape(len(x), -1)[known], y.reshape(len(y), -1)[known]
+    x, y = x[known], y[known]
+    if named and "run" in [*source.keys()] and x.ndim == 1:
+        run = np.asarray(source["run"])[known].astype(str)
+        rows = [run == one for one in dict.fromkeys(run.tolist())]
+        return side_by_side([x[on] for on in rows]), side_by_side([y[on] for on in rows])
+    return x.reshape(len(x), -1), y.reshape(len(y), -1)
 
 
 def side_by_side(columns: Sequence[np.ndarray]) -> np.ndarray:

@@ -14,6 +14,7 @@ TABLES = {
         b"\xef\xbb\xbfx;y;run\r\n1,0;2,0;a\r\n3;4;a\r\n5;6;b\r\n"
     ),
     "tabs, empty lines": b"x\ty\trun\n1\t2\ta\n3\t4\ta\n5\t6\tb\n\n\t\t\n",
+    "steps and a run without numbers": (b"x,y,run\n,,a\n1,2,a\nnan,2,a\n3,4,a\n5,6,b\n,7,c\n"),
     "words beside": b"x,y,run,note\n1,2,a,fine\n3,4,a,\n5,6,b,3rd\n",
 }
 
@@ -33,6 +34,7 @@ def test_runs_of_a_table_are_read(name, tmp_path):
      ("x,y\n1,2\n3\n", "line 3 of .* has 1 cells, not 2"),
      ("x,y\n1,abc\n", "abc"), ("x,x\n1,2\n", "each once"), ("x,y\n,\n", "has no rows"),
      ('x,y\n"1,5",2\n', "column x of .*'1,5'"),
+     ("x,y,run\n,nan,a\n", "needs numbers"),
      ("a,b\n1,2\n", "needs columns x and y; there are a, b")],
 )  # fmt: skip
 def test_what_is_no_table_of_paths_is_refused_in_a_sentence(text, reason, tmp_path):
