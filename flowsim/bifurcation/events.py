@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -86,7 +87,14 @@ def _located(tracer: Tracer, branches: list[Branch], folds: bool) -> list[Event]
         ])  # fmt: skip
         kept = torch.stack([branches[b].kept[i] for b, i in where])
         counts = torch.stack([branches[b].unstable[i : i + 2] for b, i in where])
-        point, slopes, ways = _searched(tracer, ends, kept, None if folds else counts.amax(1))
+        most = counts.amax(1, keepdim=True) - 1  # the number of the rate that changes its sign
+
+        def rate(slopes: Tensor, follows: Tensor, ways: Tensor, most: Tensor = most) -> Tensor:
+            if folds:
+                return ways[:, -1]
+            return tracer.unstable(slopes, follows)[1].gather(1, most).squeeze(1)
+
+        point, slopes, ways = searched(tracer, ends, kept, rate, _TURNED if folds else _VANISHED)
         state, value = tracer.split(point)
         for j, (b, _) in enumerate(where):
             if folds and float(ways[j, -1].abs()) > _TURNED**0.5:
@@ -111,13 +119,13 @@ def _left(slope: Tensor, dimension: int) -> Tensor:
     return left[:, slope.shape[-1] - 1 - dimension]
 
 
-def _searched(
-    tracer: Tracer, ends: Tensor, kept: Tensor, rank: Tensor | None
+def searched(
+    tracer: Tracer, ends: Tensor, kept: Tensor, rate: Callable[..., Tensor], near: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Points between two ends (n, 2, size + 1) where the rate of that rank is zero.
+    """Points between ends (n, 2, size + 1) of branches where a rate is zero, ∂F and tangents there.
 
-    Without a rank, where the parameter turns. By the Illinois form of regula falsi on the branch,
-    between ends on which the sign differs. Returns ∂F and the tangent there too.
+    By the Illinois form of regula falsi, to a part of the way. The rate, (n,), is of ∂F, directions
+    kept and tangents.
     """
     way = ends[:, 1] - ends[:, 0]
     along = way / way.norm(dim=1, keepdim=True)
@@ -126,25 +134,22 @@ def _searched(
         guess = ends[:, 0] + part.unsqueeze(1) * way
         point, _, slopes, _ = tracer.corrected(guess, along, kept, steps=12)
         follows = tracer.kept_on(slopes[..., :-1], kept)
-        if rank is None:
-            tangent = tracer.tangent(slopes, follows, along)
-            return point, slopes, tangent, tangent[:, -1]
-        rates = tracer.unstable(slopes, follows)[1]
-        return point, slopes, along, rates.gather(1, (rank - 1).unsqueeze(1)).squeeze(1)
+        tangents = tracer.tangent(slopes, follows, along)
+        return point, slopes, tangents, rate(slopes, follows, tangents)
 
     low, high = torch.zeros(len(ends)).double(), torch.ones(len(ends)).double()
-    at_low, at_high, near = at(low)[3], at(high)[3], _TURNED if rank is None else _VANISHED
+    at_low, at_high = at(low)[3], at(high)[3]
     for _ in range(_SEARCH):
         part = (low * at_high - high * at_low) / (at_high - at_low)
         part = torch.where((part > low) & (part < high), part, (low + high) / 2)
-        point, slopes, tangent, rate = at(part)
-        same = rate * at_high > 0
-        at_low = torch.where(same, 0.5 * at_low, rate)
-        at_high = torch.where(same, rate, 0.5 * at_high)
+        point, slopes, tangents, now = at(part)
+        same = now * at_high > 0
+        at_low = torch.where(same, 0.5 * at_low, now)
+        at_high = torch.where(same, now, 0.5 * at_high)
         low, high = torch.where(same, low, part), torch.where(same, part, high)
-        if bool(((high - low < near) | (rate.abs() < 0.1 * near)).all()):
+        if bool(((high - low < near) | (now.abs() < 0.1 * near)).all()):
             break
-    return point, slopes, tangent
+    return point, slopes, tangents
 
 
 def _kind(tracer: Tracer, point: Tensor, slope: Tensor, dimension: int) -> tuple[str, Tensor]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from flowsim.arrays import Numbers
 from flowsim.bifurcation.branches import Branch, Tracer
-from flowsim.bifurcation.events import Event
+from flowsim.bifurcation.events import Event, searched
 from flowsim.bifurcation.find import Diagram, diagram, sampled
 from flowsim.bifurcation.record import starts_of, step_of, values_of
 from flowsim.bifurcation.system import STEP_NUMBERS, StepMap, System, with_decay
@@ -37,8 +37,8 @@ _SINGULAR = 1e-7
 _SPLIT = 1e-7
 #: Two places are one if so near, in the scaled space.
 _SAME = 1e-5
-#: Steps of the search of a cusp, and the speed in the parameters at it.
-_SEARCH, _STILL = 80, 1e-6
+#: How near a cusp is found, and the speed in the parameters at it.
+_EXACT, _STILL = 1e-12, 1e-6
 
 
 class Extended:
@@ -247,27 +247,18 @@ def _lies_on(curve: tuple[Tracer, Branch], event: Event, other: float) -> bool:
 def _cusps(tracer: Tracer, branch: Branch) -> Tensor:
     """Scaled points of a curve at which both parameters turn, (c, m)."""
     extended: Any = tracer.system
-    speed = branch.tangent[:, [2 * extended.k, -1]]
-    found = []
-    for i in ((speed[1:] * speed[:-1]).sum(1) < 0).nonzero()[:, 0].tolist():
-        ends = tracer.joined(branch.state[i : i + 2], branch.value[i : i + 2])
-        way, turn = (ends[1] - ends[0])[None], speed[i + 1] - speed[i]
-        kept = way.new_zeros(1, way.shape[1] - 1, 0)
-        low, high, at_low, at_high = 0.0, 1.0, float(speed[i] @ turn), float(speed[i + 1] @ turn)
-        for _ in range(_SEARCH):  # the Illinois form of regula falsi
-            part = (low * at_high - high * at_low) / (at_high - at_low)
-            point, _, slope, _ = tracer.corrected(ends[:1] + part * way, way / way.norm(), kept)
-            now = tracer.tangent(slope, kept, way / way.norm())[0, [2 * extended.k, -1]]
-            rate = float(now @ turn)
-            if rate * at_high > 0:
-                high, at_high, at_low = part, rate, 0.5 * at_low
-            else:
-                low, at_low, at_high = part, rate, 0.5 * at_high
-            if high - low < 1e-12 or abs(rate) < 1e-13:
-                break
-        if float(now.norm()) < _STILL:
-            found.append(point[0])
-    return torch.stack(found) if found else branch.state.new_zeros(0, len(extended.start) + 1)
+    both = [2 * extended.k, -1]
+    speed = branch.tangent[:, both]
+    at = ((speed[1:] * speed[:-1]).sum(1) < 0).nonzero()[:, 0]
+    if not len(at):
+        return branch.state.new_zeros(0, len(extended.start) + 1)
+    points = tracer.joined(branch.state, branch.value)
+    ends, turn = torch.stack([points[at], points[at + 1]], 1), speed[at + 1] - speed[at]
+    kept = ends.new_zeros(len(at), ends.shape[2] - 1, 0)
+    found, _, tangents = searched(
+        tracer, ends, kept, lambda _, __, way: (way[:, both] * turn).sum(1), _EXACT
+    )
+    return found[tangents[:, both].norm(dim=1) < _STILL]
 
 
 @quickly

@@ -113,13 +113,8 @@ def add_edge_distance(record: xr.Dataset, model: Model) -> xr.Dataset:
 
     ends = Ends(model)
     limits = np.stack([record[f"limit_{name}"].to_numpy().ravel() for name in names], axis=1)
-    raw = _raw_labels(label).ravel()
-    end_codes = ends.codes(
-        torch.from_numpy(raw),
-        torch.from_numpy(limits),
-        torch.from_numpy(record["limit_loss"].to_numpy().ravel()),
-    ).numpy()
-    end_codes = np.where(np.isin(raw, (Label.UNRESOLVED, Label.SADDLE)), -1, end_codes)
+    reached = _raw_labels(label).ravel(), limits, record["limit_loss"].to_numpy().ravel()
+    end_codes = ends.basins(*map(torch.from_numpy, reached)).numpy()
     window = {name: _window(record[name].to_numpy()) for name in dims}
     end_codes = end_codes.reshape(label.shape)
     return with_ends(with_edge_distance(record, model, window, fixed, place, ends, end_codes))

@@ -27,7 +27,6 @@ from flowsim.flow.options import accepts_starts
 from flowsim.flow.orbits import find_limits
 from flowsim.flow.solver import solver_of
 from flowsim.interface import Model, Range
-from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 
 #: Nodes in which other ends are sought: along each of one or two axes, and in all of more.
@@ -42,8 +41,6 @@ _STEPS, _FIRST, _SHORTER = 4, 0.25, 8.0
 _NEAREST = 6
 #: How far outside the window saddles are sought if those inside part not all its ends.
 _BEYOND = 0.5
-#: Labels of no basin.
-_NONE = (Label.UNRESOLVED, Label.SADDLE)
 
 
 class EdgeDistance(NamedTuple):
@@ -196,8 +193,7 @@ class Search:
             found = label_ends(self.model, follow_once(theta))
         else:
             found = find_limits(self.model, theta)
-        end_codes = self.ends.identify(found).numpy()
-        return np.where(np.isin(found.label.numpy(), _NONE), -1, end_codes)
+        return self.ends.basins(found.label, found.theta, found.loss).numpy()
 
     def nearest(self, starts: np.ndarray, own: np.ndarray | None = None) -> np.ndarray:
         """The nearest places with another end, (n, d); NaN without one.

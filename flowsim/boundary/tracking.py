@@ -73,9 +73,8 @@ def edge_state(model: Model, one: Numbers, other: Numbers) -> EdgeState:
 
     def label(points: np.ndarray) -> np.ndarray:
         limits = find_limits(model, torch.from_numpy(points))
-        codes = ends.codes(limits.label, limits.theta, limits.loss).numpy()
-        nowhere = np.isin(limits.label.numpy(), (Label.UNRESOLVED, Label.SADDLE))
-        return np.where(nowhere, int(Label.UNRESOLVED), codes)
+        codes = ends.basins(limits.label, limits.theta, limits.loss)
+        return codes.clamp(min=int(Label.UNRESOLVED)).numpy()
 
     first, second = label(pair.numpy())
     if first == second or not first or not second:

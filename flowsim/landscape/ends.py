@@ -219,6 +219,11 @@ class Ends:
         """The code of each limit's end, (n,), 0 for none; see ``codes``."""
         return self.codes(limits.label, limits.theta, limits.loss)
 
+    def basins(self, label: Tensor, theta: Tensor, loss: Tensor) -> Tensor:
+        """The codes, but −1 of what is in no basin: saddle and unresolved."""
+        none = (label == Label.UNRESOLVED) | (label == Label.SADDLE)
+        return torch.where(none, -1, self.codes(label, theta, loss))
+
     def codes(self, label: Tensor, theta: Tensor, loss: Tensor) -> Tensor:
         """Index of each limit's end, (n,), by labels, places (n, k) and losses; 0 for none.
 
