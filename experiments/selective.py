@@ -7,7 +7,7 @@ import torch
 import xarray as xr
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
-from papers import BLUE, GREY, experiment, timed
+from papers import BLUE, GREY, experiment, spread, timed
 
 from flowsim.chains.hidden import HiddenMarkovProcess
 from flowsim.chains.priors import DirichletPrior, FinitePrior
@@ -147,16 +147,11 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
         },
     }
     found["p and q above one half, trained below"] = {
-        f"at {n}": {name: [float(x) for x in _spread(record.error.sel(kernels=name)[:, n - 1])]
+        f"at {n}": {name: [*spread(record.error.sel(kernels=name)[:, n - 1].values).values()]
                     for name in record.kernels.values}
         for n in (1, 50, 100, UNSEEN_LENGTH)
     }  # fmt: skip
     return found
-
-
-def _spread(values: xr.DataArray) -> tuple[float, float, float]:
-    """Median, least and greatest."""
-    return float(values.median()), float(values.min()), float(values.max())
 
 
 def draw(record: xr.Dataset) -> Figure:

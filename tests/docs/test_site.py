@@ -146,6 +146,20 @@ def test_the_reference_has_every_public_name(package):
 
 @pytest.mark.slow
 @pytest.mark.turns
+def test_the_blocks_on_extending_run_and_their_command_prints_what_the_page_says(tmp_path):
+    page = (ROOT / "docs/extending.md").read_text()
+    script = tmp_path / "mine.py"
+    script.write_text("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)))
+    command, said = re.findall(r"`python (.*?)` prints (\S+)\.$", page, re.MULTILINE)[0]
+    done = subprocess.run(
+        [sys.executable, *command.split()], cwd=tmp_path, env=SETTINGS, capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, f"{said}\n"), done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.turns
 def test_the_site_is_built_and_loads_nothing_from_elsewhere(tmp_path):
     """Every warning and dead link ends the build; scripts, styles, images and fonts are local."""
     pytest.importorskip("sphinx", reason="needs the extra docs")
