@@ -849,6 +849,7 @@ class _Circles:
                 chart = state.chart.rows(tried)
                 self.period[rows] = returns.closed(rows, self.turns[rows], chart, self._fines)
                 self.turns[rows], self.news = 0, True
+                self._leave(index, tried[self.period[rows].isfinite()], state.chart)
         part, over = divmod(attempt, max(1, returns.most // LOOKS))
         if over == 0 and 0 < part < LOOKS:
             self.stays[index], self.news = returns.stays_near(index, part), True
@@ -874,6 +875,15 @@ class _Circles:
                 self.period[rows] = returns.approached(self.model, rows, chart, self._fines)
                 self.over[index[stays]] = True
                 self.news = True
+
+    def _leave(self, index: Tensor, found: Tensor, chart: Chart) -> None:
+        """Forget the periods of rows that pass a cycle which attracts in some directions alone."""
+        found = found[torch.cat([found[:1] >= 0, index[found].diff() != 0])]
+        if len(found) and self.sink.shape[1] > 2:
+            rows, fine = index[found], self._fines[0]
+            at = self.period[rows], chart.rows(found), fine
+            rows = rows[self.returns.leaves(self.model, rows, *at)]
+            self.period[rows], self.returns.drifts[rows] = torch.nan, True
 
     def note_ends(self, ends: EndStates, spent: Tensor) -> None:
         """Note the periods, and which rows that spent their steps, (n,), stay near."""

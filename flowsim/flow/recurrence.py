@@ -57,16 +57,16 @@ _APART, _SLOWLY, _BESIDE, _LONGER, _ON_AND_ON = 0.1, 0.1, 5e-2, 1.1, 0.95
 #: in parts of its extent. Its cycle is sought by so many steps of Newton's method, with slopes from
 #: places this far apart in parts of the extent; it attracts so many copies by more than a part.
 _CREEPS, _LITTLE, _NEWTON, _AWAY, _NEAR_COPIES, _LEAST = 0.5, 0.1, 3, 1e-3, 6, 1e-7
-#: What grows in a turn by less than this part may do so by errors.
-_GROWN = 1e-5
+#: What grows in a turn by less than this part may do so by errors, small or large ones.
+_GROWN, _LEAVES = 1e-5, 0.05
 #: A step is cut into so many parts to find where it crosses a surface, and the part again.
 _SECTIONS = 64
 #: Pieces of a row's steps, of which the first is left out; a row is looked at first when so many
 #: of as many parts of each are over.
 _PIECES, LOOKS = 8, 3
-#: A row goes on for twice so many explicit steps, with errors of this part of its way; it may
-#: approach a cycle where its last returns are this near, in parts of its extent.
-_ON, _LOOSE, _CYCLE = 600, 1e-5, 0.01
+#: A row goes on for twice so many explicit steps, at most so many times, with errors of this part
+#: of its way; it may approach a cycle where its last returns are this near, in parts of its extent.
+_ON, _LONG, _LOOSE, _CYCLE = 600, 2, 1e-5, 0.01
 #: Fields of rows that these steps change and read.
 _MOVED = ("y", "theta", "field", "jacobian", "time", "way")
 #: A coordinate has settled when its extent in the second half is this part of the first's.
@@ -255,6 +255,21 @@ class Returns:
         extent = (chart.to_theta(self.high[index]) - chart.to_theta(self.low[index])).abs()
         return torch.maximum(extent, 1e-9 * extent.amax(1, keepdim=True)).clamp_min(1e-300)
 
+    def _turns(
+        self, model: Any, index: Tensor, period: Tensor, chart: Chart
+    ) -> tuple[Callable[..., tuple[Tensor, ...]], Tensor, Tensor]:
+        """Where a turn leads to; the last places of rows in θ, and how far they reach, (m, k)."""
+        begun, scale = chart.to_theta(self.places[index, -1]), self._extent(index, chart)
+        normal = torch.where(self.normal[index] == 0, 0.0, model.field(begun) / scale.square())
+        return partial(_turn_of, model, begun, normal, period), begun, scale
+
+    def leaves(self, model: Any, index: Tensor, period: Tensor, chart: Chart, fine: Fine) -> Tensor:
+        """Mask of rows beside a cycle from which a direction grows in a turn, (m,)."""
+        turn, begun, scale = self._turns(model, index, period, chart)
+        slopes, _, good = _slopes(partial(turn, fine), begun, _AWAY * scale)
+        grows = torch.linalg.eigvals(slopes.nan_to_num()).abs() > 1 + _LEAVES
+        return good & grows.any(1)
+
     def approached(self, model: Any, index: Tensor, chart: Chart, fines: Sequence[Fine]) -> Tensor:
         """The periods of the cycles to which rows creep, (m,), however slowly; else NaN.
 
@@ -262,11 +277,8 @@ class Returns:
         from there times 1, 1/2, 1/4, …, must all come nearer by the same part, and no direction
         may grow.
         """
-        begun = chart.to_theta(self.places[index, -1])
-        scale = self._extent(index, chart)
         period = self.times[index, -1] - self.times[index, -2]
-        normal = torch.where(self.normal[index] == 0, 0.0, model.field(begun) / scale.square())
-        turn = partial(_turn_of, model, begun, normal, period)
+        turn, begun, scale = self._turns(model, index, period, chart)
         parts = 0.5 ** torch.arange(_NEAR_COPIES).to(begun)[:, None]
         parts[-1] = 0.0
         place, eye, found = begun, torch.eye(begun.shape[1]).to(begun), period * torch.nan
@@ -274,10 +286,8 @@ class Returns:
             for _ in range(_NEWTON):
                 unit = torch.maximum(scale, (begun - place).abs())
                 away = torch.maximum(_AWAY * scale, 0.1 * (begun - place).abs())
-                beside = place.unsqueeze(1) + away.unsqueeze(1) * eye
-                there, _, good = turn(fine, torch.cat([place.unsqueeze(1), beside], 1))
-                slopes = ((there[:, 1:] - there[:, :1]) / away.unsqueeze(2)).mT
-                missed = there[:, 0] - place
+                slopes, there, good = _slopes(partial(turn, fine), place, away)
+                missed = there - place
                 step = (torch.linalg.inv_ex(eye - slopes)[0] @ missed.unsqueeze(2)).squeeze(2)
                 place = place + torch.where(good.unsqueeze(1), step, 0.0)
                 near = good & ((step / unit).abs().amax(1) <= _REMAINS)
@@ -399,12 +409,13 @@ def wanders(rows: Any) -> Tensor:
     """Mask of rows (m,) that neither settle nor leave when they go on, nor approach a cycle.
 
     They are followed by an explicit method of Runge and Kutta with larger errors, which shows no
-    less of a chaotic orbit, and more of it in the same time.
+    less of a chaotic orbit, and more of it in the same time; for longer, where some do not yet.
     """
     rows, index, h, pieces = copy(rows), torch.arange(len(rows.y)), rows.h, list[Tensor]()
     returns = Returns(rows.y, rows.field, curve_of(rows.jacobian, rows.field), rows.time, _ON)
     low = high = rows.theta
-    for attempt in range(1, _ON + 1):
+    found = torch.zeros_like(h, dtype=torch.bool)
+    for attempt in range(1, _LONG * _ON + 1):
         *moved, h, low, high = rows.replayed("wander", _wander, _MOVED, h, low, high)
         vars(rows).update(zip(_MOVED, moved, strict=True))
         if attempt > _ON // 2:
@@ -412,8 +423,13 @@ def wanders(rows: Any) -> Tensor:
         if attempt % (_ON // _PIECES) == 0:
             pieces.append(torch.stack([low, high]))
             low = high = rows.theta
-    low, high = torch.stack(pieces[1:], 2)
-    return _alike(low, high, True) & ~returns.may_cycle(index)
+        if attempt % _ON == 0:
+            least, most = torch.stack(pieces, 2).unflatten(2, (_PIECES, -1))
+            least, most = least.amin(2)[:, 1:], most.amax(2)[:, 1:]
+            found |= _alike(least, most, True) & ~returns.may_cycle(index)
+            if bool(found.all()):
+                break
+    return found
 
 
 def _wander(rows: Any, h: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, ...]:
@@ -460,6 +476,15 @@ def _record(
 
 
 _RECORD = Replay(_record)
+
+
+def _slopes(
+    turn: Callable[[Tensor], tuple[Tensor, ...]], place: Tensor, away: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Slopes of where a turn ends by places (m, k), where it does, and which rows are followed."""
+    beside = place.unsqueeze(1) + torch.diag_embed(away)
+    there, _, good = turn(torch.cat([place.unsqueeze(1), beside], 1))
+    return ((there[:, 1:] - there[:, :1]) / away.unsqueeze(2)).mT, there[:, 0], good
 
 
 def _turn_of(

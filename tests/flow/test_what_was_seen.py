@@ -83,6 +83,17 @@ def test_what_creeps_from_turn_to_turn_is_taken_to_no_cycle_elsewhere(leaves):
     assert labels(found) == [Label.UNRESOLVED] and found.evaluations[0] < 8 * 1000
 
 
+@pytest.mark.slow
+def test_a_cycle_that_is_left_in_one_direction_is_no_end():
+    def field(x, y, z):
+        fall = 0.1 * (1 - 1 / torch.hypot(x, y))
+        ahead = -y - x * fall
+        return [ahead, x - y * fall, ahead + 0.3 * (z - x)]
+
+    found = flowsim.find_limits(Field("xyz", field), [[1.2, 0.0, 1.2 + 1e-8]])
+    assert labels(found) == INFINITY
+
+
 def test_a_spiral_outwards_has_one_end_without_a_direction_or_a_loss():
     model = Field("xv", lambda x, v: [v, v - 2 * x])
     found = flowsim.find_limits(model, [[1.0, 0.0], [0.3, 2.0]]).tensors()
