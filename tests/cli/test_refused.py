@@ -234,7 +234,7 @@ REFUSED = {
     ],
     f"train {CHAIN}": [
         ("--d 6 --heads 4", "heads"),
-        ("--learning-rate 0", "--learning-rate.* must be a positive number, not .0."),
+        ("--learning-rate 0", "must be a positive number, not '0'"),
         ("--trainer lion", "--trainer"),
         ("--device tpu", "--device"),
         ("--init lifted", "--theta"),
