@@ -135,14 +135,9 @@ def source_of(kind: type) -> str:
     if (file := source_file(kind)) is not None:
         return file[1]
     formula = getattr(kind, "formula", None)
-    try:
+    with suppress(OSError, TypeError):
         return inspect.getsource(kind if formula is None else formula)
-    except (OSError, TypeError):
-        return _cell_source(kind)
-
-
-def _cell_source(kind: type) -> str:
-    """Source of a notebook's class: the cell that defines one of its methods."""
+    # of a notebook's class: the cell that defines one of its methods
     for method in filter(inspect.isfunction, vars(kind).values()):
         text = "".join(linecache.getlines(method.__code__.co_filename))
         with suppress(SyntaxError):  # of a cell with magic commands

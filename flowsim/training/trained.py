@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Tensor
 
-from flowsim.labels import Label, Rule, Status
+from flowsim.labels import Status
 
 #: A run has learned the bigram when at most this share of the gap between the losses of unigram and
 #: bigram is open: with sampled batches, which never come to rest, and with the population loss.
@@ -91,10 +91,3 @@ class Trained:
     def numpy(self) -> Trained:
         """The same as numpy arrays."""
         return Trained(**{f.name: getattr(self, f.name).numpy() for f in fields(self)})
-
-    def fail(self, rows: Tensor) -> None:
-        """Mark starts that were not finite."""
-        self.label[rows], self.rule[rows] = Label.UNRESOLVED, Rule.NONE
-        self.status[rows], self.on_plateau_at_end[rows] = Status.FAILED, 0
-        for values in (self.theta, self.loss, self.open_share, self.learned_step, self.state):
-            values[rows] = torch.nan

@@ -152,7 +152,11 @@ class ReducedTraining:
             found.path, found.path_loss = (torch.stack(x) for x in zip(*kept.values(), strict=True))
         found.state = torch.from_numpy(rows)
         found.status[self._returning(rows, moments, found)] = Status.PERIODIC
-        found.fail(torch.from_numpy(failed))
+        lost = torch.from_numpy(failed)  # starts that were not finite
+        found.label[lost], found.rule[lost] = Label.UNRESOLVED, Rule.NONE
+        found.status[lost], found.on_plateau_at_end[lost] = Status.FAILED, 0
+        for values in (theta, found.loss, found.open_share, found.learned_step, found.state):
+            values[lost] = torch.nan
         return found if isinstance(theta0, Tensor) else found.numpy()
 
     def states(self, theta0: Numbers) -> np.ndarray:
@@ -307,7 +311,7 @@ def trapped(model: Any, optimizer: OptimizerChoice, theta: Tensor) -> Tensor:
 
 
 class LiftedSteps:
-    """``TrainingRule`` of the rank-one model."""
+    """The training rule of the rank-one model, see ``flowsim.training.rule``."""
 
     columns: Mapping[str, str] = MappingProxyType(
         {"on_plateau_at_end": "i1", "loss": "<f8", "open_share": "<f8", "learned_step": "<f8"}
