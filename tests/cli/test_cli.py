@@ -51,16 +51,6 @@ def test_whole_processes_end_as_commands_do(tmp_path):
     assert done.stderr == run("portrait", *wrong, cwd=tmp_path).stderr
 
 
-def test_redrawing_needs_no_integration(drawn, tmp_path):
-    folder, _ = drawn
-    out = tmp_path / "again.pdf"
-    done = run("portrait", "--from", "x.nc", "--out", str(out), "--energy", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert out.read_bytes().startswith(b"%PDF")
-    assert "global_minimum" in done.stdout
-    assert list(tmp_path.iterdir()) == [out]
-
-
 def test_nothing_is_overwritten_unless_asked(drawn):
     folder, _ = drawn
     before = (folder / "x.png").read_bytes()

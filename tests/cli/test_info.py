@@ -37,7 +37,7 @@ KINDS = {
     "training": "training",
 }  # fmt: skip
 #: Whether what is said of a record has an interval: draws have one, a grid has none.
-INTERVAL = {"scan": False, "cloud": True}
+INTERVAL = {"portrait": False, "scan": False, "cloud": True}
 
 
 @pytest.mark.parametrize(("name", "kind"), KINDS.items())
@@ -73,10 +73,11 @@ def test_a_checkpoint_says_what_it_holds(folder):
 
 @pytest.mark.parametrize("name", INTERVAL)
 def test_a_record_is_drawn_with_its_interval(folder, tmp_path, name):
-    out = tmp_path / "again.png"
-    done = run("portrait", "--from", f"{name}.nc", "--out", out, cwd=folder)
+    out = tmp_path / "again.pdf"
+    energy = ["--energy"] * (name == "portrait")
+    done = run("portrait", "--from", f"{name}.nc", "--out", out, *energy, cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
-    assert out.read_bytes().startswith(b"\x89PNG")
+    assert out.read_bytes().startswith(b"%PDF")
     assert ["record", f"{name}.nc"] in [line.split() for line in done.stdout.splitlines()]
     said = "wilson" in done.stdout or "agreement_interval" in done.stdout
     assert said == INTERVAL[name]
