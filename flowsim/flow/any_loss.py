@@ -849,6 +849,7 @@ class _Circles:
                 chart = state.chart.rows(tried)
                 self.period[rows] = returns.closed(rows, self.turns[rows], chart, self._fines)
                 self.turns[rows], self.news = 0, True
+                self.over[rows] |= returns.stays_put(attempt, rows) & self.period[rows].isnan()
                 self._leave(index, tried[self.period[rows].isfinite()], state.chart)
         part, over = divmod(attempt, max(1, returns.most // LOOKS))
         if over == 0 and 0 < part < LOOKS:

@@ -245,10 +245,20 @@ class Returns:
         alike = own.diff(dim=1).norm(dim=2) <= _CREEPS * steps[:, :-1]
         size = moved[:, -1].norm(dim=1) / extent.norm(dim=1)
         tried &= alike[:, 1] & (alike[:, 0] | (count == 2)) & (size <= _LITTLE)
-        left = (self.most - attempt) / (attempt - self.since[index]) * count
+        left = self._turns_left(attempt, index)
         tried &= attempt >= self.again[index]
         self.again[index[tried]] = 4 * attempt
         return tried, tried & (size * left <= _LITTLE) & (steps[:, 2] <= 1.02 * steps[:, 1])
+
+    def _turns_left(self, attempt: int, index: Tensor) -> Tensor:
+        """How often rows return with the steps that are left, (m,)."""
+        return (self.most - attempt) / (attempt - self.since[index]) * self.count[index]
+
+    def stays_put(self, attempt: int, index: Tensor) -> Tensor:
+        """Mask of rows that drift from turn to turn, but not far with the steps left, (m,)."""
+        last = self.places[index, -2:].diff(dim=1)[:, 0] / self.scale[index]
+        far = last.abs().amax(1) * self._turns_left(attempt, index)
+        return self.drifts[index] & (far <= _LITTLE)
 
     def _extent(self, index: Tensor, chart: Chart) -> Tensor:
         """How far θ of rows reached since they took their surface, (m, k), no less than a part."""
