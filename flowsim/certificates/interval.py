@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from flowsim.errors import InputError
 from flowsim.interface import Model
@@ -117,63 +119,38 @@ def _wave(x: Interval, shift: float) -> Interval:
                     np.where(passed[0], 1, np.maximum(*ends)) + off)  # fmt: skip
 
 
-def _sigmoids(x: Interval) -> tuple[Interval, Interval, Interval]:
+def _sigmoids(x: Interval) -> tuple[Interval, ...]:
     here, back = _sigmoid(x), _sigmoid(-x)
     slope = here * back
     return here, slope, slope * (back - here)
 
 
-def _tanh(x: Interval) -> tuple[Interval, Interval, Interval]:
-    value = _rising(np.tanh, x)
-    slope = interval(1.0) - power(value, 2)
-    return value, slope, value * slope * -2.0
-
-
-def _absolute(x: Interval) -> tuple[Interval, Interval, Interval]:
-    """|x| and its first two derivatives."""
+def _absolute(x: Interval) -> tuple[Interval, ...]:
     bent = (x.lo <= 0) & (x.hi >= 0)
     size = Interval(np.where(bent, 0, np.minimum(abs(x.lo), abs(x.hi))), x.size())
+    sign = Interval(np.where(x.lo > 0, 1, -1), np.where(x.hi < 0, -1, 1))
     kink = np.where(bent, np.inf, 0.0)
-    return (
-        size,
-        Interval(np.where(x.lo > 0, 1, -1), np.where(x.hi < 0, -1, 1)),
-        Interval(-kink, kink),
-    )
+    return size, sign, Interval(-kink, kink)
 
 
-def _powers(x: Interval, n: float) -> tuple[Interval, Interval, Interval]:
+def _powers(x: Interval, n: float) -> tuple[Interval, ...]:
     value, slope = power(x, n), power(x, n - 1) if n else interval(np.zeros_like(x.lo))
     bend = power(x, n - 2) if n not in (0, 1) else interval(np.zeros_like(x.lo))
     return value, slope * n, bend * (n * (n - 1))
 
 
-def _exponential(x: Interval) -> tuple[Interval, Interval, Interval]:
-    value = _rising(np.exp, x)
-    return value, value, value
+def _logarithm(x: Interval) -> tuple[Interval, ...]:
+    slope = power(x, -1)
+    return _rising(np.log, x), slope, -(slope * slope)
 
 
-def _logarithm(x: Interval, of: Callable[..., Any], plus: float) -> tuple[Interval, ...]:
-    slope = power(x + plus, -1)
-    return _rising(of, x), slope, -(slope * slope)
+def _softplus(x: Interval) -> tuple[Interval, ...]:
+    return _rising(lambda a: np.logaddexp(0, a), x), *_sigmoids(x)[:2]
 
 
-#: Value, slope and bend of functions, by the names that torch gives them.
-_FUNCTIONS: dict[str, Callable[[Interval], tuple[Interval, ...]]] = {
-    "exp": _exponential,
-    "log": lambda x: _logarithm(x, np.log, 0.0),
-    "log1p": lambda x: _logarithm(x, np.log1p, 1.0),
-    "sqrt": lambda x: _powers(x, 0.5),
-    "square": lambda x: _powers(x, 2),
-    "reciprocal": lambda x: _powers(x, -1),
-    "abs": _absolute,
-    "tanh": _tanh,
-    "sigmoid": _sigmoids,
-    "softplus": lambda x: (_rising(lambda a: np.logaddexp(0, a), x), *_sigmoids(x)[:2]),
-    "log_sigmoid": lambda x: (_rising(lambda a: -np.logaddexp(0, -a), x), _sigmoid(-x),
-                              -_sigmoids(x)[1]),
-    "sin": lambda x: (_wave(x, 0), _wave(x, 1), -_wave(x, 0)),
-    "cos": lambda x: (_wave(x, 1), -_wave(x, 0), -_wave(x, 1)),
-}  # fmt: skip
+def _sine(x: Interval) -> tuple[Interval, ...]:
+    wave = _wave(x, 0)
+    return wave, _wave(x, 1), -wave
 
 
 class Jet:
@@ -181,6 +158,8 @@ class Jet:
 
     It stands for a tensor in a loss that is written in torch.
     """
+
+    __array_ufunc__ = None  # an array on the left leaves the operation to the jet
 
     def __init__(self, value: Interval, slope: Interval, bend: Interval) -> None:
         self.parts = value, slope, bend
@@ -191,17 +170,11 @@ class Jet:
         cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         name = getattr(function, "__name__", str(function)).strip("_")
-        if name in ("stack", "cat"):
-            return _stacked(args[0])
-        given = [a if isinstance(a, Jet) else _constant(a) for a in args]
-        reverse = {"rsub": "sub", "rmul": "mul", "radd": "add", "rtruediv": "div"}
-        if name in reverse:
-            given, name = given[::-1], reverse[name]
-        name = {"truediv": "div", "true_divide": "div", "multiply": "mul"}.get(name, name)
-        binary = {"add": _sum, "sub": lambda a, b: _sum(a, _scaled(b, -1.0)), "mul": _product,
-                  "div": lambda a, b: _product(a, _power_of(b, -1.0))}  # fmt: skip
-        if name in binary:
-            return binary[name](*given[:2])
+        if name == "stack":
+            return _stacked(*args, **(kwargs or {}))
+        name = {"div": "truediv", "true_divide": "truediv", "multiply": "mul"}.get(name, name)
+        if name in ("add", "sub", "mul", "truediv"):
+            return getattr(operator, name)(*map(_constant, args[:2]))
         return getattr(args[0], name)(*args[1:], **(kwargs or {}))
 
     def __getattr__(self, method: str) -> Any:
@@ -209,72 +182,95 @@ class Jet:
             if method.startswith("__"):
                 raise AttributeError(method)
             raise InputError(f"none are known of {method}, which it uses")
-        return lambda: _of(self, _FUNCTIONS[method])
+        return lambda: _FUNCTIONS[method](self)
 
     def __add__(self, other: Any) -> Jet:
-        return _sum(self, other)
+        if isinstance(other, Jet):
+            return Jet(*(a + b for a, b in zip(self.parts, other.parts, strict=True)))
+        return Jet(self.parts[0] + _constant(other), *self.parts[1:])
 
     def __mul__(self, other: Any) -> Jet:
-        return _product(self, other)
+        u, du, ddu = self.parts
+        if not isinstance(other, Jet):
+            by = interval(_constant(other))
+            return Jet(u * by, du * _wide(by, 1), ddu * _wide(by, 2))
+        v, dv, ddv = other.parts
+        cross = du[..., :, None] * dv[..., None, :]
+        both = cross + Interval(cross.lo.swapaxes(-1, -2), cross.hi.swapaxes(-1, -2))
+        bend = ddu * _wide(v, 2) + ddv * _wide(u, 2) + both
+        return Jet(u * v, du * _wide(v, 1) + dv * _wide(u, 1), bend)
 
-    def __sub__(self, other: Any) -> Jet:
-        return _sum(self, _scaled(other, -1.0))
-
-    def __rsub__(self, other: Any) -> Jet:
-        return _sum(_scaled(self, -1.0), other)
+    __radd__, __rmul__ = __add__, __mul__
 
     def __neg__(self) -> Jet:
-        return _product(self, -1.0)
+        return self * -1.0
+
+    def __sub__(self, other: Any) -> Jet:
+        return self + -_constant(other)
+
+    def __rsub__(self, other: Any) -> Jet:
+        return -self + other
 
     def __truediv__(self, other: Any) -> Jet:
-        return _product(self, _power_of(other, -1.0))
+        other = _constant(other)
+        return self * (other**-1.0 if isinstance(other, Jet) else power(interval(other), -1))
 
     def __rtruediv__(self, other: Any) -> Jet:
-        return _product(_power_of(self, -1.0), other)
+        return self**-1.0 * other
 
     def __pow__(self, n: float) -> Jet:
-        return _of(self, lambda x: _powers(x, float(n)))
+        return self.through(lambda x: _powers(x, float(n)))
 
-    __radd__, __rmul__, pow = __add__, __mul__, __pow__
+    pow, neg = __pow__, __neg__
 
-    def neg(self) -> Jet:
-        return -self
+    def through(self, function: Callable[[Interval], tuple[Interval, ...]]) -> Jet:
+        """A function of it, given as value, slope and bend."""
+        value, slope, bend = self.parts
+        f, df, ddf = function(value)
+        square = slope[..., :, None] * slope[..., None, :]
+        return Jet(f, slope * _wide(df, 1), square * _wide(ddf, 2) + bend * _wide(df, 2))
 
     def __getitem__(self, at: Any) -> Jet:
         index = at if isinstance(at, tuple) else (at,)
-        return Jet(*(part[_whole(index, self.ndim)] for part in self.parts))
+        if Ellipsis in index:
+            dots = index.index(Ellipsis)
+            fill = (slice(None),) * (self.ndim - len(index) + 1)
+            index = (*index[:dots], *fill, *index[dots + 1 :])
+        return Jet(*(part[index] for part in self.parts))
 
     def unbind(self, dim: int = 0) -> list[Jet]:
         axis = dim % self.ndim
         return [self[(slice(None),) * axis + (i,)] for i in range(self.shape[axis])]
 
-    def sum(self, dim: int = -1) -> Jet:
+    def sum(self, dim: int) -> Jet:
         axis = dim % self.ndim
         return Jet(*(part.sum(axis) for part in self.parts))
 
 
-def _whole(index: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
-    if Ellipsis in index:
-        at = index.index(Ellipsis)
-        fill = (slice(None),) * (ndim - len(index) + 1)
-        return (*index[:at], *fill, *index[at + 1 :])
-    return index
+#: Functions by the names that torch gives them.
+_FUNCTIONS: dict[str, Callable[[Jet], Jet]] = {
+    "exp": lambda x: x.through(lambda v: (_rising(np.exp, v),) * 3),
+    "log": lambda x: x.through(_logarithm),
+    "log1p": lambda x: (x + 1.0).log(),
+    "sqrt": lambda x: x**0.5,
+    "square": lambda x: x**2,
+    "reciprocal": lambda x: x**-1,
+    "abs": lambda x: x.through(_absolute),
+    "tanh": lambda x: (x * 2.0).sigmoid() * 2.0 - 1.0,
+    "sigmoid": lambda x: x.through(_sigmoids),
+    "softplus": lambda x: x.through(_softplus),
+    "log_sigmoid": lambda x: -(-x).softplus(),
+    "sin": lambda x: x.through(_sine),
+    "cos": lambda x: (x + np.pi / 2).sin(),
+}
 
 
 def _constant(value: Any) -> Any:
-    return value.detach().numpy() if hasattr(value, "detach") else value
+    return value.detach().numpy() if isinstance(value, Tensor) else value
 
 
-def _scaled(value: Any, by: float) -> Any:
-    return _product(value, by) if isinstance(value, Jet) else by * _constant(value)
-
-
-def _power_of(value: Any, n: float) -> Any:
-    return value**n if isinstance(value, Jet) else power(interval(_constant(value)), n)
-
-
-def _stacked(jets: Any) -> Jet:
-    axis = jets[0].ndim
+def _stacked(jets: Any, dim: int = 0) -> Jet:
+    axis = dim % (jets[0].ndim + 1)
 
     def stacked(part: tuple[Interval, ...]) -> Interval:
         return Interval(np.stack([p.lo for p in part], axis), np.stack([p.hi for p in part], axis))
@@ -282,51 +278,19 @@ def _stacked(jets: Any) -> Jet:
     return Jet(*map(stacked, zip(*(jet.parts for jet in jets), strict=True)))
 
 
-def _sum(one: Any, other: Any) -> Jet:
-    if not isinstance(one, Jet):
-        one, other = other, one
-    if not isinstance(other, Jet):
-        return Jet(one.parts[0] + _constant(other), *one.parts[1:])
-    return Jet(*(a + b for a, b in zip(one.parts, other.parts, strict=True)))
-
-
 def _wide(value: Interval, axes: int) -> Interval:
     return value[(..., *[None] * axes)]
 
 
-def _product(one: Any, other: Any) -> Jet:
-    """The product of a jet and another jet or a constant."""
-    if not isinstance(one, Jet):
-        one, other = other, one
-    (u, du, ddu), by = one.parts, interval(_constant(other)) if not isinstance(other, Jet) else None
-    if by is not None:
-        return Jet(u * by, du * _wide(by, 1), ddu * _wide(by, 2))
-    v, dv, ddv = other.parts
-    cross = du[..., :, None] * dv[..., None, :]
-    both = cross + Interval(cross.lo.swapaxes(-1, -2), cross.hi.swapaxes(-1, -2))
-    return Jet(u * v, du * _wide(v, 1) + dv * _wide(u, 1),
-               ddu * _wide(v, 2) + ddv * _wide(u, 2) + both)  # fmt: skip
+def bounds(model: Model, low: np.ndarray, high: np.ndarray) -> tuple[Interval, ...]:
+    """Bounds of L (…), ∇L (…, k) and ∂²L (…, k, k) in boxes whose corners are (…, k).
 
-
-def _of(x: Jet, function: Callable[[Interval], tuple[Interval, ...]]) -> Jet:
-    value, slope, bend = x.parts
-    f, df, ddf = function(value)
-    square = slope[..., :, None] * slope[..., None, :]
-    return Jet(f, slope * _wide(df, 1), square * _wide(ddf, 2) + bend * _wide(df, 2))
-
-
-def bounds(
-    model: Model, low: np.ndarray, high: np.ndarray, of: Callable[..., Any] | None = None
-) -> tuple[Interval, ...]:
-    """Bounds of L (n,), ∇L (n, k) and ∂²L (n, k, k) in boxes whose corners are (n, k).
-
-    Derivatives are in the coordinates √Gᵢ θᵢ, in which the flow is −∇L. ``of`` is another function
-    of θ to take in place of L.
+    Derivatives are in the coordinates √Gᵢ θᵢ, in which the flow is −∇L.
 
     Raises:
         InputError: the loss uses a function of torch whose bounds are not known.
     """
-    k = low.shape[1]
+    k = low.shape[-1]
     root = power(interval(np.array(model.metric, float)), -0.5)
     unit = Interval(np.diag(root.lo), np.diag(root.hi))
     whole = (*low.shape, k)
@@ -334,7 +298,7 @@ def bounds(
     theta = Jet(Interval(low, high), slope, interval(np.zeros((*low.shape, k, k))))
     with np.errstate(all="ignore"):
         try:
-            found = (of or model.loss)(theta)
+            found = model.loss(theta)
         except (AttributeError, IndexError, NotImplementedError, TypeError, ValueError) as error:
             why = error if isinstance(error, InputError) else first_line_of(error)
             raise InputError(f"no interval bounds of the loss of {model.name}: {why}") from None

@@ -50,7 +50,7 @@ def followed(
         return np.where(most < trap_loss, -3, wells)
 
     place = interval(start.numpy())
-    found = known(place, _bounds(model, place)[0].hi)
+    found = known(place, bounds(model, place.lo, place.hi)[0].hi)
     left = np.flatnonzero(found == -1)
     if not len(left):
         return found
@@ -96,7 +96,7 @@ class Tube:
         self.path = trajectories(model, start, torch.from_numpy(times), rtol).numpy()
         root = np.sqrt(np.array(model.metric, float))
         scale = power(interval(np.array(model.metric, float)), 0.5)
-        slope = _bounds(model, interval(self.path))[1]
+        slope = bounds(model, self.path, self.path)[1]
         v = -_middle(slope) / root
         off = _length(slope + scale * v)
         # x″ is linear: between its values at the two ends; x′ and the way beside the chord by it
@@ -112,7 +112,7 @@ class Tube:
         for guess in range(_GUESSES):
             reach = bow + room[..., None] / root * (1 + _ROUNDED)
             self.box = between + Interval(-reach, reach)
-            loss, _, bend = _bounds(model, self.box)
+            loss, _, bend = bounds(model, self.box.lo, self.box.hi)
             change = _length(turn + (bend * speed[..., None, :]).sum(-1))
             push = (h * np.maximum(off[1:], off[:-1]) + h**2 / 4 * change) * (1 + _ROUNDED)
             growth = -_least_rate(bend)
@@ -136,17 +136,6 @@ def _respaced(times: np.ndarray, push: np.ndarray, pieces: int) -> np.ndarray:
     even = np.linspace(0, 1, pieces + 1)
     columns = [np.interp(even * p[-1], p, t) for p, t in zip(passed.T, times.T, strict=True)]
     return np.stack(columns, 1)
-
-
-def _bounds(model: Model, box: Interval) -> tuple[Interval, ...]:
-    """``bounds`` in boxes (…, k)."""
-    k = box.lo.shape[-1]
-    flat = bounds(model, box.lo.reshape(-1, k), box.hi.reshape(-1, k))
-    lead = box.lo.shape[:-1]
-    return tuple(
-        Interval(x.lo.reshape(lead + x.lo.shape[1:]), x.hi.reshape(lead + x.hi.shape[1:]))
-        for x in flat
-    )
 
 
 def _length(value: Interval) -> np.ndarray:

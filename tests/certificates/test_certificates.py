@@ -17,6 +17,7 @@ def double_well(g=0.0):
 
 def odd(x, y):
     rest = torch.sigmoid(x) + x.cos() - torch.nn.functional.softplus(y) + (1 - x).square().log1p()
+    rest = rest + torch.tensor(0.3) * torch.stack([x * y, y]).sum(0) - x.abs().sqrt()
     return torch.exp(-x) * torch.sin(y) / 2 + torch.tanh(x * y) + 3 / (2 + y**2) + rest
 
 
