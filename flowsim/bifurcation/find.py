@@ -69,7 +69,7 @@ def diagram(system: System, values: Tensor, starts: Tensor, ends: Sequence[Tenso
         tracer, state, value = _zeros(system, state, value)
         one = _one_period(tracer, values, *_of_this_period(system, state, value), *seeds)
         flips = [event for event in found.events if event.kind == "flip"]
-        born = {(round(flip.value, 6)) for flip in flips}
+        born = {round(flip.value, 6) for flip in flips}
         shift = len(found.branches)
         for event in one.events:
             event.branch += shift
@@ -183,7 +183,7 @@ def _one_period(
         seeds = _first_of_each(tracer, state, value, dimension, left)
         if not len(seeds) or len(branches) >= _MOST:
             break
-        new = _different(tracer, values, tracer.trace(state[seeds], value[seeds]))
+        new = _different(tracer, tracer.trace(state[seeds], value[seeds]))
         left[seeds] = False
         branches += new
         _claim(tracer, new, state, value, dimension, left)
@@ -346,7 +346,7 @@ def _claim(
         left[rows[mine[on]]] = False
 
 
-def _different(tracer: Tracer, values: Tensor, branches: list[Branch]) -> list[Branch]:
+def _different(tracer: Tracer, branches: list[Branch]) -> list[Branch]:
     """The branches without those that another one passes through at its middle point."""
     kept: list[Branch] = []
     for branch in sorted(branches, key=lambda branch: -len(branch.value)):

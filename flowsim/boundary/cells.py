@@ -115,7 +115,11 @@ def add_edge_distance(record: xr.Dataset, model: Model) -> xr.Dataset:
     limits = np.stack([record[f"limit_{name}"].to_numpy().ravel() for name in names], axis=1)
     reached = _raw_labels(label).ravel(), limits, record["limit_loss"].to_numpy().ravel()
     end_codes = ends.basins(*map(torch.from_numpy, reached)).numpy()
-    window = {name: _window(record[name].to_numpy()) for name in dims}
+    window = {}
+    for name in dims:
+        centres = record[name].to_numpy()
+        half = (centres[1] - centres[0]) / 2
+        window[name] = float(centres[0] - half), float(centres[-1] + half)
     end_codes = end_codes.reshape(label.shape)
     return with_ends(with_edge_distance(record, model, window, fixed, place, ends, end_codes))
 
@@ -137,12 +141,6 @@ def edge_of_scan(path: Path, model: Model) -> None:
             f"interrupted while distances were measured; the scan is whole in {str(path)!r}: "
             "give the same command with --resume to measure them again"
         ) from None
-
-
-def _window(centres: np.ndarray) -> Range:
-    """The range of cells around evenly spaced centres."""
-    half = (centres[1] - centres[0]) / 2
-    return float(centres[0] - half), float(centres[-1] + half)
 
 
 def _raw_labels(label: xr.DataArray) -> np.ndarray:

@@ -110,13 +110,21 @@ def refine_boundary(
     points = crossings.along(inner, outer)
 
     record = _record(window, known, cells, boundary, crossings, points)
+    full = prod(lattice.shape)
     settings: dict[str, object] = {
         "kind": "boundary",
         **model_attributes(model),
         **window.ends.attributes(),
         **window.fixed,
         **options.attributes(),
-        **_counts(window, known, cells, crossings),
+        "refine_levels": levels,
+        "refine_evaluated": len(known.nodes),
+        "refine_full": full,
+        "refine_fraction": len(known.nodes) / full,
+        "refine_cells": len(cells),
+        "refine_unresolved": int((known.label == Label.UNRESOLVED).sum()),
+        "refine_bisected": crossings.followed,
+        "refine_unplaced": int((crossings.width > 2.0**-HALVINGS).sum()),
         "refine_disagree": window.disagree(inner, outer),
     }
     record.attrs = provenance(settings)
@@ -155,23 +163,6 @@ def refined_labels(record: xr.Dataset) -> xr.DataArray:
     dense.reshape(-1)[nodes] = label
     attributes = record["node_label"].attrs
     return xr.DataArray(dense, {n: record[n] for n in names}, names, "label", attributes)
-
-
-def _counts(
-    window: Window, known: KnownLabels, cells: np.ndarray, crossings: Crossings
-) -> dict[str, int | float]:
-    """The attributes refine_… that say what was followed."""
-    full = prod(window.lattice.shape)
-    return {
-        "refine_levels": window.lattice.halvings,
-        "refine_evaluated": len(known.nodes),
-        "refine_full": full,
-        "refine_fraction": len(known.nodes) / full,
-        "refine_cells": len(cells),
-        "refine_unresolved": int((known.label == Label.UNRESOLVED).sum()),
-        "refine_bisected": crossings.followed,
-        "refine_unplaced": int((crossings.width > 2.0**-HALVINGS).sum()),
-    }
 
 
 def _record(
