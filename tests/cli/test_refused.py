@@ -331,3 +331,9 @@ def test_a_link_that_leads_nowhere_is_there(tmp_path, line, link):
     assert_refused(run(*shlex.split(f"{line} {CHAIN}"), cwd=tmp_path), link)
     assert [path.name for path in tmp_path.iterdir()] == [link]
     assert (tmp_path / link).is_symlink()
+
+
+def test_a_folder_is_not_overwritten(tmp_path):
+    (tmp_path / "a.png").mkdir()
+    words = shlex.split(f"portrait {CHAIN} --out a.png --overwrite")
+    assert_refused(run(*words, cwd=tmp_path), "'a.png' is a folder")

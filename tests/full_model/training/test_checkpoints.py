@@ -47,6 +47,24 @@ def refused(path):
     return message
 
 
+def test_every_flipped_byte_and_every_cut_is_noticed(tmp_path):
+    path = tmp_path / "state"
+    write(path)
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 7):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x20
+        path.write_bytes(damaged)
+        try:
+            _, state = load_checkpoint(path)
+        except InputError:
+            continue
+        pytest.fail(f"byte {place} was flipped and nothing noticed: {state}")
+    for length in (0, 4, 8, 9, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        refused(path)
+
+
 def test_foreign_and_hostile_files(tmp_path):
     path = tmp_path / "state"
     refused(path)
