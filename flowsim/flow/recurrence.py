@@ -40,6 +40,9 @@ _MISSES = 1e-4
 #: 1, 2, …; each must come nearer, or further, by more than the last in a turn, of at most so many
 #: steps.
 _COPIES, _OUT, _NEARER, _MOST = 10, 41, 1e-6, 2000
+#: Two coordinates that turn at a place without a rate fall to it where so many copies come nearer
+#: by a power of their distance, within the last part.
+_NO_RATE, _STILL_COPIES, _POWER = 1e-12, 6, 1.2
 #: A turn that is followed with larger errors is known to come nearer by this much, in logarithms.
 _CLEARLY = 1e-2
 #: If turns of two neighbouring copies shrink unequally by more than the first part, a copy halfway
@@ -578,7 +581,8 @@ def spirals(
     The first row stands for all rows with the same number, ``index`` (m,).
 
     Newton's method finds the sink. Copies of the row, at its displacement from there times 1, 1/2,
-    1/4, …, must all be nearer after a turn, and those between. Of rows that spiral ``outward``
+    1/4, …, must all be nearer after a turn, and those between; where the sink has no rate, by a
+    power of their distance. Of rows that spiral ``outward``
     without end copies at the displacement times 1, 2, 4, … must be further away; the coordinates
     that turn are NaN. ``fines`` follow them with larger errors first, which decide what is clear.
     """
@@ -594,7 +598,9 @@ def spirals(
     turning = rates.gather(1, slowest)[:, 0]
     found = (left.abs().amax((1, 2)) <= 1e-9 * size) & (size > 0)
     found[1:] &= index.diff() != 0
-    found &= (turning.real > 0) if outward else (rates.real < 0).all(1)
+    still = turning.real.abs() <= _NO_RATE * turning.imag.abs()
+    still &= theta.shape[1] == 2 and not outward
+    found &= (turning.real > 0) if outward else (rates.real < 0).all(1) | still
     found &= turning.imag.abs() > turning.real.abs()
     count, base, sign = (_OUT, 2.0, -1) if outward else (_COPIES, 0.5, 1)
     part = base ** torch.arange(count).to(theta)
@@ -616,16 +622,21 @@ def spirals(
         copies = sink[own] + scale * away[own]
         return _growth(model, fine, copies, sink[own], dual[own], longest[own], own, sign)[:n]
 
+    groups = (found & ~still).nonzero()[:, 0], (found & still).nonzero()[:, 0]
     found[rows] = False
-    for fine, sure in zip(fines, (_CLEARLY, _NEARER), strict=True):
-        by = partial(growth, fine)
-        whole = by(rows.repeat_interleave(count), part.repeat(len(rows))).view(-1, count)
-        nearer = (sign * whole < -sure).all(1)
-        found[rows[nearer]] = True
-        found[_uneven(by, rows[nearer], part, whole[nearer], sign)] = False
-        rows = rows[(whole.abs() <= sure).any(1) & ~(sign * whole > sure).any(1)]
-        if not len(rows):
-            break
+    for rows, many, flat in zip(groups, (count, _STILL_COPIES), (False, True), strict=True):
+        for fine, sure in zip(fines, (_CLEARLY, _NEARER), strict=True):
+            if not len(rows):
+                break
+            by, own = partial(growth, fine), part[:many]
+            whole = by(rows.repeat_interleave(many), own.repeat(len(rows))).view(-1, many)
+            nearer = (sign * whole < -sure).all(1)
+            if flat:
+                law = whole[:, 3:] / whole[:, 2:-1]
+                nearer &= (law.amax(1) <= _POWER * law.amin(1)) & (law.amax(1) < 0.9)
+            found[rows[nearer]] = True
+            found[_uneven(by, rows[nearer], own, whole[nearer], sign)] = False
+            rows = rows[(whole.abs() <= sure).any(1) & ~(sign * whole > sure).any(1)]
     if outward:
         which = slowest.unsqueeze(1).expand(-1, vectors.shape[1], 1)
         lead = vectors.gather(2, which)[:, :, 0].abs()

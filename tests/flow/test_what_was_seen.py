@@ -52,10 +52,14 @@ def test_closed_orbits_and_cycles_are_periodic(formula, starts, period):
 
 
 @pytest.mark.slow
-def test_an_orbit_that_each_turn_damps_by_the_same_little_is_not_bounded():
+def test_an_orbit_that_turns_about_a_place_without_a_rate_falls_to_it_or_is_not_decided():
     damped = Field("xv", lambda x, v: [v, -x - v**3])
     found = flowsim.find_limits(damped, [[0.003, 0.0]])
     assert labels(found) == [Label.UNRESOLVED] and found.evaluations[0] < 8 * 300
+    found = flowsim.find_limits(damped, [[1.0, 0.0]])
+    assert labels(found) == [Label.LOCAL_MINIMUM] and found.evaluations[0] < 8 * 300
+    cycle = Field("xv", lambda x, v: [v, -x - v**3 * (v**2 - 0.05)])
+    assert labels(flowsim.find_limits(cycle, [[1.0, 0.0], [0.8, 0.3]])) == PERIODIC
 
 
 @pytest.mark.slow
