@@ -88,6 +88,9 @@ class System:
         low, high: the range of the parameter, at least that of a difference quotient.
         step: the step map, whose F is G(z) − z; None for the flow.
         second: a second parameter with its range; values are then rows (n, 2).
+
+    Raises:
+        InputError: a step map of a model that writes its field.
     """
 
     def __init__(
@@ -101,6 +104,9 @@ class System:
         self.step = step
         model = self.model(*(side[0] for side in self.ranges.values()))
         self.coordinates = model.coordinates
+        if step is not None and type(model).field is not Model.field:
+            raise InputError("steps of an optimizer descend a loss: this model has a field of its "
+                             "own")  # fmt: skip
         if step is not None and (step.momentum or "momentum" in self.ranges):
             self.step = replace(step, has_memory=True)
         self.vectorized = self._vectorized(model) if self.own else None

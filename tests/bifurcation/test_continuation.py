@@ -264,6 +264,8 @@ def test_what_cannot_be_continued_is_refused():
     ):
         with pytest.raises(InputError, match=words):
             flowsim.continuation(spec, parameter, values)
+    with pytest.raises(InputError, match="descend a loss: this model has a field of its own"):
+        System(ModelSpec(Exchange), "learning_rate", 0.1, 1.0, StepMap())
 
 
 @pytest.mark.slow
