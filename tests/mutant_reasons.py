@@ -140,8 +140,7 @@ OTHERS = {
     ): "with fewer pieces the integral is as exact at every σ that is tried",
     (
         "flowsim.flow.any_loss",
-        "`self.h * self.jacobian.abs().amax((1, 2))` becomes "
-        "`self.h / self.jacobian.abs().amax((1, 2))`",
+        "`self.h * steep` becomes `self.h / steep`",
     ): "a test notices it that begins after the seconds of one fault",
     (
         "flowsim.flow.gap.loops",
