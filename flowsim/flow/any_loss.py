@@ -681,6 +681,8 @@ def follow(
     begun[state.index] = state.fastest
     notes = [x for x in (growth, circles, idle) if x is not None]
     for attempt in range(_MORE * steps.most + 1):
+        if not len(state.index):  # no start is finite
+            break
         # what was noted of rows, or may be seen of one, is looked at for all
         if attempt >= steps.most or any(x.news for x in notes) or bool(stops.any()):
             # a row that was found to drift is looked at again when its time has grown tenfold, or

@@ -49,7 +49,7 @@ class Replay:
         self.programs: dict[Any, Callable[..., Any] | None] = {}
 
     def __call__(self, *given: Tensor) -> tuple[Tensor, ...]:
-        if given[0].device.type != "cpu":
+        if given[0].device.type != "cpu" or not len(given[0]):
             return self.function(*given)
         shapes = tuple([x.shape[1:] for x in given])
         if shapes not in self.programs:

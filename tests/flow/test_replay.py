@@ -102,3 +102,11 @@ def test_what_is_changed_in_place_is_computed_anew():
     torch.testing.assert_close(replay(rows(16))[0], function(rows(16)))
     torch.testing.assert_close(replay(rows(48))[0], function(rows(48)))
     assert None not in replay.programs.values()
+
+
+@pytest.mark.parametrize("start", [torch.nan, torch.inf])
+def test_starts_of_which_none_is_a_number_are_unresolved(start):
+    well = flowsim.from_loss(lambda x, y: (x**2 - 1) ** 2 / 4 + y**2 / 2, "well")
+    theta = torch.tensor([[start, 0.0]], dtype=torch.float64)
+    assert flowsim.find_limits(well, theta).label.tolist() == [flowsim.Label.UNRESOLVED]
+    assert flowsim.hitting_times(well, theta, 1e-3).isnan().all()
