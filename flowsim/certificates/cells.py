@@ -68,7 +68,8 @@ def with_certificates(
             proof[known != Label.UNRESOLVED] = -4
             _check((proof == -4) & (known != code))
     unknown = [meaning.startswith(("unresolved", "saddle")) for meaning in meanings]
-    left = np.flatnonzero((proof == -1) & ~np.array(unknown)[code])
+    open_ = (proof == -1) & ~np.array(unknown)[code] & np.isfinite(ends).all(1)
+    left = np.flatnonzero(open_)
     proof[left] = followed(model, rows[left], ends[left], size, found, trap_loss)
     _check((proof == -3) & (code != Label.GLOBAL_MINIMUM))
     for number, well in enumerate([] if found is None else found.wells):

@@ -50,8 +50,8 @@ class Landscape(NamedTuple):
 
     def well_below(self, box: Interval, loss: np.ndarray) -> np.ndarray:
         """Numbers of the wells in which boxes (…, 2) of at most these losses lie, else −1."""
-        first = np.floor((box.lo - self.low) / self.step - 1e-9)
-        last = np.floor((box.hi - self.low) / self.step + 1e-9)
+        first = np.nan_to_num(np.floor((box.lo - self.low) / self.step - 1e-9), nan=-1)
+        last = np.nan_to_num(np.floor((box.hi - self.low) / self.step + 1e-9), nan=SIDE)
         there = ((first >= 0) & (last < SIDE)).all(-1)
         a, b = np.moveaxis(first.clip(0, SIDE - 1).astype(int), -1, 0)
         c, d = np.moveaxis(last.clip(0, SIDE - 1).astype(int) + 1, -1, 0)

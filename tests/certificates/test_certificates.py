@@ -6,7 +6,7 @@ import torch
 
 import flowsim
 from flowsim.certificates import landscape_in, tubes, wells
-from flowsim.certificates.interval import bounds
+from flowsim.certificates.interval import bounds, interval
 
 SIDES = {"x": (-2.0, 2.0), "y": (-2.0, 2.0)}
 
@@ -51,6 +51,9 @@ def test_all_critical_points_of_a_tilted_double_well_are_proven_and_its_passes_b
     lowest = float(model.loss([x.real, 0.0]))
     for well in found.wells:
         assert lowest - 0.01 < well.level < lowest
+    places = interval(np.array([[-1.0, 0.1], [np.nan, 0.0], [np.inf, 0.0]]))
+    number = found.well_below(places, np.array([-0.1, -9.0, -9.0])).tolist()
+    assert number == [int(found.wells[1].minimum[0] < 0), -1, -1]
 
 
 @pytest.mark.slow
