@@ -136,7 +136,7 @@ _PARTS: ContextVar[Path | None] = ContextVar("parts", default=None)
 
 
 def parts_folder() -> Path | None:
-    """Where a script that runs keeps what is finished, from which --resume goes on."""
+    """The folder in which a script that runs keeps finished parts, from which --resume goes on."""
     folder = _PARTS.get()
     if folder:
         folder.mkdir(parents=True, exist_ok=True)
@@ -302,12 +302,12 @@ def median(values: Any) -> float | None:
 
 
 def read_linearly(
-    stream: torch.Tensor, wanted: torch.Tensor, law: torch.Tensor
+    stream: torch.Tensor, wanted: torch.Tensor, weights: torch.Tensor
 ) -> tuple[torch.Tensor, float]:
-    """Numbers (word, position, k) by linear regression on activations, words weighed; and R²."""
-    root = law.sqrt().repeat_interleave(stream.shape[1])[:, None]
+    """Numbers (word, position, k) by weighted linear regression on activations, and R²."""
+    root = weights.sqrt().repeat_interleave(stream.shape[1])[:, None]
     inputs = torch.cat([stream.flatten(0, 1), torch.ones(stream[..., 0].numel(), 1).double()], 1)
-    target, mean = wanted.flatten(0, 1), (law[:, None, None] * wanted).sum(0).mean(0)
+    target, mean = wanted.flatten(0, 1), (weights[:, None, None] * wanted).sum(0).mean(0)
     fit = torch.linalg.lstsq(root * inputs, root * target, driver="gelsd").solution
     rest = (root * (target - inputs @ fit)).square().sum()
     r2 = 1 - float(rest / (root * (target - mean)).square().sum())

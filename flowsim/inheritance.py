@@ -91,7 +91,7 @@ def keeps_formulas_of(cls: type, base: type) -> bool:
 def _changed(cls: type, place: int, sources: set[str]) -> bool:
     """Return whether classes before a place in the order override one of the sources.
 
-    So does a method or a property that replaces another, on which formulas may rest.
+    A method or a property that replaces another counts too: formulas may rest on it.
     """
     for at, kind in enumerate(cls.__mro__[:place]):
         later = cls.__mro__[at + 1 :]

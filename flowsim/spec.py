@@ -80,16 +80,16 @@ class Parameter:
         return stored in ("True", 1) if kind is bool else kind(stored)
 
 
-def built_in(name: str) -> Any:
+def built_in(model: str) -> Any:
     """The class with the arguments of a built-in model; InputError for another name."""
-    if name not in BUILT_IN:
-        if name == "flips":
+    if model not in BUILT_IN:
+        if model == "flips":
             raise InputError("flips is now the canonical model on a hidden process, such as "
                              "flips:p=0.9,q=0.9,epsilon=0.2")  # fmt: skip
-        meant = get_close_matches(str(name).lower().replace("_", "-"), BUILT_IN, 1, 0.75)
+        meant = get_close_matches(str(model).lower().replace("_", "-"), BUILT_IN, 1, 0.75)
         hint = f": is {meant[0]} meant?" if meant else ""
-        raise InputError(f"model must be one of {', '.join(BUILT_IN)}, not {name!r}{hint}")
-    return import_object(BUILT_IN[name])
+        raise InputError(f"model must be one of {', '.join(BUILT_IN)}, not {model!r}{hint}")
+    return import_object(BUILT_IN[model])
 
 
 def _class_of(target: str | type[Model]) -> Any:

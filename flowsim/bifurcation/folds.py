@@ -37,7 +37,7 @@ _SINGULAR = 1e-7
 _SPLIT = 1e-7
 #: Two places are one if so near, in the scaled space.
 _SAME = 1e-5
-#: How near a cusp is found, and the speed in the parameters at it.
+#: The relative error of a cusp, and the speed in the parameters at it.
 _EXACT, _STILL = 1e-12, 1e-6
 
 

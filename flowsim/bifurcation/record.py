@@ -227,10 +227,10 @@ def step_of(optimizer: OptimizerChoice | None, parameter: str) -> StepMap | None
 
 def values_of(
     spec: ModelSpec, parameter: str, values: Iterable[float], step: StepMap | None,
-    of_starts: bool = False,
+    starts_only: bool = False,
 ) -> np.ndarray:  # fmt: skip
     """The values as floats; InputError for what ``continuation`` does not take."""
-    if of_starts or (step is not None and parameter in STEP_NUMBERS):
+    if starts_only or (step is not None and parameter in STEP_NUMBERS):
         found = np.asarray(list(values), dtype=float)
         if len(found) < 2 or not (np.diff(found) > 0).all() or found[0] < 0:
             raise InputError(f"values of {parameter} must be at least two, and increase from 0")

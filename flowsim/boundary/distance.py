@@ -39,7 +39,7 @@ _EXACTLY = 50
 _STEPS, _FIRST, _SHORTER = 4, 0.25, 8.0
 #: Nearest nodes with another end towards which it is bisected, in more than two coordinates.
 _NEAREST = 6
-#: How far outside the window saddles are sought if those inside part not all its ends.
+#: Saddles are sought so far outside the window, in its widths, if few ends are parted inside.
 _BEYOND = 0.5
 
 

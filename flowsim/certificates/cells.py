@@ -15,7 +15,7 @@ from flowsim.errors import InputError
 from flowsim.interface import Model
 from flowsim.labels import Label, Rule
 
-#: How near its recorded limit a proven minimum is, in parts of the window.
+#: Distance of a proven minimum from its recorded limit, at most, in parts of the window.
 _NEAR = 1e-3
 
 

@@ -17,8 +17,8 @@ _PIECES, _TOGETHER = (250, 1000, 4000), 100_000
 #: The error of an orbit allowed per step, times the square of the pieces; and the part of its
 #: excess loss at its last time.
 _RTOL, _LEFT = 1e-3, 1e-6
-#: How often a tube's room is guessed, how much wider it is than the last tube, and how wide at
-#: most, in parts of the window.
+#: Guesses of a tube's width, its ratio to the last tube's width, and the largest width, in parts
+#: of the window.
 _GUESSES, _WIDER, _WIDEST = 3, 2.0, 0.1
 #: The box about an end, over the distance to it.
 _BOX = 4.0

@@ -53,7 +53,7 @@ def to_query(view: View, full: FullSettings | None = None) -> str:
 def from_query(
     query: Mapping[str, Sequence[bytes | str]], usual: View | None = None
 ) -> tuple[View, FullSettings, list[str]]:
-    """The view that a link asks for, its training, and a sentence for what is left out."""
+    """The view that a link asks for, its training, and a sentence on values that are left out."""
     view, full = usual or View(), FullSettings()
     by_name: dict[str, list[str]] = {}
     for name, values in query.items():  # as short texts, at least one of a name

@@ -49,7 +49,7 @@ class Orbit:
     """One start, followed: ``end`` is (y, x) of its limit, NaN where it is unresolved.
 
     ``beside`` has, of coordinates at whose end the plane is not, that value and the plane's.
-    ``kind`` names the end; ``caption`` is what it is called, "" where ends have names of their own.
+    ``kind`` names the end; ``caption`` is its name in words, "" where ends have names of their own.
     """
 
     start: Start

@@ -1,7 +1,7 @@
 """The full transformer, trained from the lift of a start, and what it does while it trains.
 
-What became of gradient descent and the flow is read off their weights, as in a comparison; SGD and
-AdamW have no limit to classify: they have learned, or not within their steps.
+Gradient descent and the flow are classified by their weights, as in a comparison. SGD and AdamW
+have no limit to classify: they have learned, or not within their steps.
 """
 
 from __future__ import annotations

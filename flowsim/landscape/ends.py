@@ -466,17 +466,17 @@ class Ends:
         counts = (uneven <= _UNEVEN * bent + _STRAIGHT * length) & (back <= _BACK)
         return new, there, counts & self._level(new, here, rise), back
 
-    def _trace(self, number: int, reach: float) -> None:
+    def _trace(self, number: int, length_scale: float) -> None:
         """Follow a curve of ends from its first member both ways, and take the places as members.
 
-        It ends where the curve closes, or so many times ``reach`` away.
+        It ends where the curve closes, or so many times ``length_scale`` away.
         """
         first = self._members[number][:1]
         here, tangents = first.repeat(2, 1), self._tangents(first, 1).repeat(2, 1, 1)
         direction = tangents[:, 0] * first.new_tensor([[1.0], [-1.0]])
-        length = self._straight(first[0], direction).clamp_max(reach)
+        length = self._straight(first[0], direction).clamp_max(length_scale)
         shortest, going, places = length / 2**40, torch.arange(2), [self._members[number]]
-        self._traced[number] = reach
+        self._traced[number] = length_scale
         for _ in range(_MEMBERS):
             ahead = length[going].unsqueeze(1) * direction[going]
             new, there, counts, back = self._step(here[going], ahead, tangents[going])
@@ -493,7 +493,7 @@ class Ends:
                     self._traced[number] = math.inf
                     break
             far = torch.zeros(2, dtype=torch.bool)
-            far[rows] = away > _FAR * reach
+            far[rows] = away > _FAR * length_scale
             going = going[~far[going] & (length[going] > shortest[going])]
             if not len(going):
                 break

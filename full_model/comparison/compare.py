@@ -208,7 +208,7 @@ def _completed(
     jobs: int,
     scheduler: str | None,
 ) -> dict[int, Part]:
-    """The parts with the missing ones, each kept in the checkpoint as soon as it is finished."""
+    """The parts with the missing ones, each kept in the checkpoint when it is finished."""
 
     def report(more: int, text: str) -> None:
         done = sum(len(chunks.members(chunk)) for chunk in parts)

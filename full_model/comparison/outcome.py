@@ -158,8 +158,9 @@ def _squares(gradient: Weights, metric: Weights) -> Weights:
 
 
 def _curvature(block: Tensor, k: int, entries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Whether the Hessian (M, n, n) is positive, its smallest eigenvalue, and ⟨e, S e⟩ for
-    ``entries`` e.
+    """The sign of the Hessian (M, n, n), True if positive, its smallest eigenvalue, and ⟨e, S e⟩.
+
+    The vector e has the ``entries``.
 
     S is its Schur complement with the first k rows, those of biases, at their optimum.
     """

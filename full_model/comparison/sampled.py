@@ -66,14 +66,14 @@ def compare_sampled(
         raise InputError(f"{settings.trainer} trains all starts together: omit the scheduler")
     run = run_settings(settings, len(points))
 
-    def shown(step: int, loss: Tensor) -> None:
+    def report(step: int, loss: Tensor) -> None:
         if progress is not None:
             text = f"step {step} of {run.recipe.steps}, loss {float(loss.median()):.4f}"
             progress(0, len(points), text)
 
     with threads(max(jobs, torch.get_num_threads())):
         weights = lifted_weights(settings, points)
-        trained, _ = train(run, checkpoint, resume, overwrite, weights, shown)
+        trained, _ = train(run, checkpoint, resume, overwrite, weights, report)
     measured = {str(name): values.to_numpy() for name, values in trained.variables.items()}
     share, k = open_gap(settings.chain, measured["loss"][-1]), points.shape[1]
     outcome = _labels(settings, measured["escape"], measured["loss"][-1])

@@ -91,8 +91,8 @@ def repeat(
 def chatters(field: Field, state: Tensor) -> Tensor:
     """Mask of rows (M,) that creep along a ReLU's kink: their short steps cross it again and again.
 
-    Where the field is smooth the gradient changes in one of them by about its part of the inverse
-    stiffness; across a kink it jumps.
+    In a smooth field one of them changes the gradient by about its part of the inverse stiffness;
+    across a kink it jumps.
     """
     state, jumps = state.clone(), torch.zeros(len(state), dtype=torch.int64, device=state.device)
     before: Tensor | None = None

@@ -15,7 +15,7 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
-#: Of ``model.py``, which imports this file.
+#: The type is in ``model.py``, which imports this file.
 InductionModel = Any
 #: |β| of the strip in which ends are known: far beyond, near s = 1, a second valley begins.
 STRIP = 8.0

@@ -29,7 +29,7 @@ class ShareLaw(NamedTuple):
 
     weight: np.ndarray  # probability, averaged over n = 1 … N, (C,); sums to one
     share: np.ndarray  # of each group of states among x_1 … x_n, (C, T)
-    #: How many states have that share, (C, T): 1 for the own one, 0 for padding.
+    #: The number of states with that share, (C, T): 1 for the own one, 0 for padding.
     multiplicity: np.ndarray
 
 
