@@ -95,7 +95,7 @@ _FOR_EVER = 1e30
 #: A row that moves like a higher power of time is on its way still.
 _POWER = 1e3
 #: A row that has had so many steps ends once it grows steadily like a small power of time.
-_PATIENT = 400
+_PATIENT = 200
 #: A row that drifts so slowly that rounding shortens its steps ends after so many.
 _DRIFTING = 400
 #: A velocity counts above this times what rounding may change in it; a row has a rate of return

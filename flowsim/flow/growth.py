@@ -54,7 +54,8 @@ class Growth:
         time, far: the notes of either kind.
         turned: when each coordinate last changed the sense in which it moves, (n, k).
         due: which rows were noted by their time at the last step, (n,).
-        escapes: which had grown like one small power of time at their last notes, (n,).
+        escapes: which had grown like one small power of time, or its logarithm, at their last
+            notes, (n,).
         news: whether any had.
         blown: which coordinates stopped at the end of their time, at infinity, (n, k).
     """
@@ -87,7 +88,9 @@ class Growth:
             steady = ((power[:, 1:] / power[:, :-1] - 1).abs() <= _STEADY).all(1)
             steady &= ((power > _LEAST) & (power <= _SLOW)).all(1)
             grows = self._on(self.time, rows)
-            steady &= grows.any(1)
+            # like the logarithm of time, for five decades
+            even = ((self.time.rates(rows)[1][:, -4:] - 1).abs() <= _STEADY).all(1)
+            steady = (steady | (even | ~grows).all(1)) & grows.any(1)
             seen = steady.nonzero()[:, 0]
             steady[seen] = ~self._turns_back(model, rows[seen], theta[due][seen], grows[seen])
             self.escapes[rows] = steady

@@ -358,7 +358,7 @@ def phase_retrieval(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 def bandit(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
     law = torch.softmax(torch.stack([a, b, c], -1), -1)
-    return -(law * law.new_tensor([1.0, 0.8, 0.5])).sum(-1)
+    return -(law * law.new_tensor([1.0, 0.5, 0.2])).sum(-1)
 
 
 def bandit_keeps(a: torch.Tensor, b: torch.Tensor, d: torch.Tensor) -> torch.Tensor:
