@@ -43,7 +43,7 @@ AT_ONCE, _DEGREE, _FOLDS = 1e-9, 40.0, 3.0
 #: A row moves on a straight line within this part of its speed. The field is looked at there at
 #: these times its distance; it turns back above so many times what rounding may do.
 _STRAIGHT, _LOOKS, _SEEN = 1e-6, 10 ** torch.arange(-2, 12, 0.004, dtype=torch.float64), 30.0
-#: What blows up is looked at on all its way.
+#: A row that blows up is looked at on all its way.
 _ANYWHERE = torch.cat([_LOOKS, 10 ** torch.arange(12, 300, 0.1, dtype=torch.float64)])
 
 
@@ -315,7 +315,7 @@ class _Notes:
 
 
 def _against(model: Model, places: Tensor, way: Tensor) -> bool:
-    """Whether the field at some of these places (p, k) is against a way (k,), not by rounding."""
+    """Return whether the field is against a way (k,) at some places (p, k), not by rounding."""
     along = (model.field(places) * way).sum(1)
     back = places[along < 0]
     if not len(back):

@@ -165,7 +165,7 @@ def held_at_jump(model: Model, theta: Tensor, way: Tensor) -> list[Tensor | None
 
 
 def slide(model: Model, theta: Tensor, way: Tensor) -> Tensor:
-    """Where points θ (n, k) on a jump of a field slide, until they rest, (n, k); else NaN.
+    """Rests to which points θ (n, k) on a jump of a field slide, (n, k); else NaN.
 
     Euler's steps cross the jump back and forth, which leads along it (Filippov's solution). Steps
     of two lengths must lead to one place.
@@ -189,7 +189,7 @@ def slide(model: Model, theta: Tensor, way: Tensor) -> Tensor:
 
 
 def _slid(model: Model, theta: Tensor, way: Tensor, part: float) -> Tensor:
-    """Where Euler's steps of a part of the way lead points θ (n, k), NaN where to no rest."""
+    """Rests to which Euler's steps of a part of the way lead points θ (n, k); else NaN."""
     begun = theta
     for _ in range(round(_FAR / max(part, _SLIDES[1]) / 100)):
         before = theta

@@ -60,7 +60,7 @@ _APART, _SLOWLY, _BESIDE, _LONGER, _ON_AND_ON = 0.1, 0.1, 5e-2, 1.1, 0.95
 #: in parts of its extent. Its cycle is sought by so many steps of Newton's method, with slopes from
 #: places this far apart in parts of the extent; it attracts so many copies by more than a part.
 _CREEPS, _LITTLE, _NEWTON, _AWAY, _NEAR_COPIES, _LEAST = 0.5, 0.1, 3, 1e-3, 6, 1e-7
-#: What grows in a turn by less than this part may do so by errors, small or large ones.
+#: Growth in a turn by less than these parts may come from errors, small or large ones.
 _GROWN, _LEAVES = 1e-5, 0.05
 #: A step is cut into so many parts to find where it crosses a surface, and the part again.
 _SECTIONS = 64
@@ -254,7 +254,7 @@ class Returns:
         return tried, tried & (size * left <= _LITTLE) & (steps[:, 2] <= 1.02 * steps[:, 1])
 
     def _turns_left(self, attempt: int, index: Tensor) -> Tensor:
-        """How often rows return with the steps that are left, (m,)."""
+        """The number of returns for which the steps left suffice, (m,)."""
         return (self.most - attempt) / (attempt - self.since[index]) * self.count[index]
 
     def stays_put(self, attempt: int, index: Tensor) -> Tensor:
@@ -264,14 +264,14 @@ class Returns:
         return self.drifts[index] & (far <= _LITTLE)
 
     def _extent(self, index: Tensor, chart: Chart) -> Tensor:
-        """How far θ of rows reached since they took their surface, (m, k), no less than a part."""
+        """The extent of θ since rows took their surface, (m, k), no less than a part."""
         extent = (chart.to_theta(self.high[index]) - chart.to_theta(self.low[index])).abs()
         return torch.maximum(extent, 1e-9 * extent.amax(1, keepdim=True)).clamp_min(1e-300)
 
     def _turns(
         self, model: Any, index: Tensor, period: Tensor, chart: Chart
     ) -> tuple[Callable[..., tuple[Tensor, ...]], Tensor, Tensor]:
-        """Where a turn leads to; the last places of rows in θ, and how far they reach, (m, k)."""
+        """The map of a turn; the last places of rows in θ, and their extents, (m, k)."""
         begun, scale = chart.to_theta(self.places[index, -1]), self._extent(index, chart)
         normal = torch.where(self.normal[index] == 0, 0.0, model.field(begun) / scale.square())
         return partial(_turn_of, model, begun, normal, period), begun, scale
@@ -494,7 +494,7 @@ _RECORD = Replay(_record)
 def _slopes(
     turn: Callable[[Tensor], tuple[Tensor, ...]], place: Tensor, away: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Slopes of where a turn ends by places (m, k), where it does, and which rows are followed."""
+    """Slopes of the map of a turn at places (m, k), its values, and which rows are followed."""
     beside = place.unsqueeze(1) + torch.diag_embed(away)
     there, _, good = turn(torch.cat([place.unsqueeze(1), beside], 1))
     return ((there[:, 1:] - there[:, :1]) / away.unsqueeze(2)).mT, there[:, 0], good
@@ -503,7 +503,7 @@ def _slopes(
 def _turn_of(
     model: Any, anchor: Tensor, normal: Tensor, period: Tensor, fine: Fine, places: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Where θ ``places`` (m, r, k) meet surfaces after about a period, when; which rows all do."""
+    """Crossings of surfaces by θ ``places`` (m, r, k) after a period, times, and rows with all."""
     shape, own = places.shape, torch.arange(len(period)).repeat_interleave(places.shape[1])
     known = places.isfinite().all(2, keepdim=True)
     theta = torch.where(known, places, anchor.unsqueeze(1)).flatten(0, 1)
