@@ -49,7 +49,7 @@ def read_columns(path: Path, numeric: Collection[str]) -> dict[str, np.ndarray]:
     columns: dict[str, Any] = {
         name: np.array([cells[i] for _, cells in rows], str) for i, name in enumerate(head)
     }
-    for name in columns.keys() & {*numeric}:
+    for name in (x for x in head if x in numeric):
         try:
             columns[name] = np.array([_number(x, between) for x in columns[name].tolist()], float)
         except ValueError as error:

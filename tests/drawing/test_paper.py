@@ -95,7 +95,7 @@ def test_paths_that_fit_no_plane_are_refused(record, tmp_path):
     (tmp_path / "words.csv").write_text("w,e\none,two\n")
     for paths, why in (
         (tmp_path / "bad.csv", "needs columns w and e; there are a, b"),
-        (tmp_path / "words.csv", "needs numbers"),
+        (tmp_path / "words.csv", "the column w of .*'one'"),
         (tmp_path / "run.txt", "a record .* or a table"),
         (tmp_path / "none.csv", "no table of numbers"),
         (np.zeros((3, 3)), "an array"),
