@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_QUANTITIES = ("loss", "gradient", "hessian")
+#: What ``by_rows`` is asked for, by the order of the derivative.
+QUANTITIES = ("loss", "gradient", "hessian")
 
 
 class _Derivative(torch.autograd.Function):
@@ -24,7 +25,7 @@ class _Derivative(torch.autograd.Function):
 
     @staticmethod
     def forward(model: Any, theta: Tensor, order: int) -> Tensor:
-        found: Tensor = model.by_rows(theta, _QUANTITIES[order])
+        found: Tensor = model.by_rows(theta, QUANTITIES[order])
         return found
 
     @staticmethod

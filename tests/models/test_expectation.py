@@ -60,7 +60,7 @@ def test_rules_integrate_sigmoids_of_their_slope(chain, kappa):
         tree = GaussTree(law)
         assert kappa <= 2**tree.depth
         rule = tree.rule(kappa)
-        assert len(rule.coarse.m) <= len(rule.smooth.m) <= len(rule.binned.m) < len(law.m) / 8
+        assert len(rule.smooth.m) <= len(rule.binned.m) < len(law.m) / 8
         for c in np.linspace(-0.55, 0.55, 67):
             expected = mean_sigmoid(law, kappa, c)
             assert mean_sigmoid(rule.smooth, kappa, c) == pytest.approx(expected, abs=5e-14)

@@ -21,72 +21,45 @@ from flowsim.elementary import excess_entropies
 from flowsim.inheritance import unwritten
 from flowsim.interface import accepts_theta, differentiate
 from flowsim.markov import GapChain
-from flowsim.models.gap_family.compiled import (
-    LossParameters,
-    curvatures,
-    loss_parameters,
-    losses,
-    optimal_logits,
-    slopes,
-)
+from flowsim.models import autograd
+from flowsim.models.gap_family.compiled import derivatives, loss_parameters, optimal_logits
 from flowsim.models.on_chain import OnChain
 
 
-class _Derivatives(torch.autograd.Function):
-    """The first of some compiled functions of Δ, each of which is the derivative of the one before.
+class _Loss:
+    """ℓ of rows that hold Δ alone, (..., 1), as ``models.autograd`` takes it."""
 
-    An axis of vmap is one more batch axis.
-    """
+    def __init__(self, chain: BinaryChain) -> None:
+        self.params = loss_parameters(chain)
 
-    @staticmethod
-    def forward(
-        functions: tuple[Callable[..., None], ...], params: LossParameters, gap: Tensor
-    ) -> Tensor:
-        values = gap.detach().cpu().double().contiguous().numpy()
-        found = np.empty_like(values)
-        functions[0](params, values.reshape(-1), found.reshape(-1))
-        return torch.from_numpy(found).to(gap)
+    def by_rows(self, gap: Tensor, quantity: str) -> Tensor:
+        order = autograd.QUANTITIES.index(quantity)
+        found = _each(gap, lambda x, out: derivatives(order, self.params, x, out)).to(gap)
+        return found.reshape(gap.shape[:-1] + (1,) * order)
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, LossParameters, Tensor], output: Tensor) -> None:
-        ctx.functions, ctx.params, gap = inputs
-        ctx.save_for_backward(gap)
-        ctx.save_for_forward(gap)
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
-        (gap,) = ctx.saved_tensors
-        return None, None, grad * _Derivatives.apply(ctx.functions[1:], ctx.params, gap)
-
-    @staticmethod
-    def jvp(ctx: Any, _: None, __: None, tangent: Tensor) -> Tensor:
-        (gap,) = ctx.saved_tensors
-        return tangent * _Derivatives.apply(ctx.functions[1:], ctx.params, gap)
-
-    @staticmethod
-    def vmap(
-        info: Any,
-        in_dims: tuple[None, None, int],
-        functions: Any,
-        params: LossParameters,
-        gap: Tensor,
-    ) -> tuple[Tensor, int]:
-        return _Derivatives.apply(functions, params, gap), in_dims[2]
+def _each(values: Tensor, function: Callable[[np.ndarray, np.ndarray], None]) -> Tensor:
+    """A compiled function of arrays (n,), given and to be filled, at every number of a tensor."""
+    given = values.detach().cpu().double().contiguous().numpy()
+    found = np.empty_like(given)
+    function(given.reshape(-1), found.reshape(-1))
+    return torch.from_numpy(found).to(values.device)
 
 
 def gap_loss(chain: BinaryChain, gap: Tensor) -> Tensor:
     """ℓ(Δ): convex, ℓ(0) = h(π₁), smallest at Δ* where it is the entropy rate. In nats."""
-    return _Derivatives.apply((losses, slopes, curvatures), loss_parameters(chain), gap)
+    return autograd.loss(_Loss(chain), gap.unsqueeze(-1))
 
 
 def gap_slope(chain: BinaryChain, gap: Tensor) -> Tensor:
     """ℓ′(Δ), the factor A of every gradient; its sign is that of Δ − Δ*."""
-    return _Derivatives.apply((slopes, curvatures), loss_parameters(chain), gap)
+    return autograd.gradient(_Loss(chain), gap.unsqueeze(-1)).squeeze(-1)
 
 
 def optimal_logit(chain: BinaryChain, gap: Tensor) -> Tensor:
     """The logit f₀ after a zero that minimises the loss at logit gap Δ; without a derivative."""
-    return _Derivatives.apply((optimal_logits,), loss_parameters(chain), gap)
+    _, _, _, pi0, pi1, difference, _, _ = loss_parameters(chain)
+    return _each(gap, lambda x, out: optimal_logits(pi0, pi1, difference, x, out)).to(gap)
 
 
 def cross_entropy(chain: BinaryChain, logit0: Tensor, logit1: Tensor) -> Tensor:
@@ -107,10 +80,7 @@ def cross_entropy(chain: BinaryChain, logit0: Tensor, logit1: Tensor) -> Tensor:
 
 def relative_entropy(beyond: Tensor, target: float, other: float) -> Tensor:
     """Divergence from t to σ(logit t + ``beyond``), shape of ``beyond``, no derivative; in nats."""
-    values = beyond.detach().cpu().double().contiguous().numpy()
-    found = np.empty_like(values)
-    excess_entropies(values.reshape(-1), target, other, found.reshape(-1))
-    return torch.from_numpy(found).to(beyond.device)
+    return _each(beyond, lambda x, out: excess_entropies(x, target, other, out))
 
 
 def excess(chain: BinaryChain, logit0: Tensor, logit1: Tensor) -> Tensor:

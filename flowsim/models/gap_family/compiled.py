@@ -103,31 +103,24 @@ def curvature(params: LossParameters, beyond: float) -> float:
 
 
 @compiled
-def losses(params: LossParameters, gaps: np.ndarray, found: np.ndarray) -> None:
-    """ℓ at each gap, shape (n,)."""
+def derivatives(order: int, params: LossParameters, gaps: np.ndarray, found: np.ndarray) -> None:
+    """ℓ of order 0, ℓ′ of 1 or ℓ″ of 2 at each gap, shape (n,)."""
     for i in range(len(gaps)):
-        found[i] = loss(params, gaps[i])
+        if order == 0:
+            found[i] = loss(params, gaps[i])
+        elif order == 1:
+            found[i] = slope(params, gaps[i] - params[0])
+        else:
+            found[i] = curvature(params, gaps[i] - params[0])
 
 
 @compiled
-def slopes(params: LossParameters, gaps: np.ndarray, found: np.ndarray) -> None:
-    """ℓ′ at each gap."""
-    for i in range(len(gaps)):
-        found[i] = slope(params, gaps[i] - params[0])
-
-
-@compiled
-def curvatures(params: LossParameters, gaps: np.ndarray, found: np.ndarray) -> None:
-    """ℓ″ at each gap."""
-    for i in range(len(gaps)):
-        found[i] = curvature(params, gaps[i] - params[0])
-
-
-@compiled
-def optimal_logits(params: LossParameters, gaps: np.ndarray, found: np.ndarray) -> None:
+def optimal_logits(
+    pi0: float, pi1: float, difference: float, gaps: np.ndarray, found: np.ndarray
+) -> None:
     """f₀ at each gap."""
     for i in range(len(gaps)):
-        found[i] = optimal_logit(params[3], params[4], params[5], gaps[i])
+        found[i] = optimal_logit(pi0, pi1, difference, gaps[i])
 
 
 @compiled(no_cpython_wrapper=True)

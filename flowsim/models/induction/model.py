@@ -17,7 +17,7 @@ from flowsim.interface import EndLosses, RecordedModel, accepts_theta
 from flowsim.labels import Label
 from flowsim.models import autograd
 from flowsim.models.induction.ends import induction_landscape
-from flowsim.models.induction.field import Terms, induction_fields
+from flowsim.models.induction.field import Terms, expanded_at
 from flowsim.models.induction.plane import InductionPlane
 from flowsim.models.induction.rows import rows_of
 
@@ -179,10 +179,10 @@ class InductionModel(RecordedModel):
         return loss, along_share, along_beta
 
     def _fields(self, share: Tensor, beta: Tensor, count: int) -> list[Tensor]:
-        """The first 3 or all 6 rows of ``induction_fields``, each of the shares' shape."""
+        """The first 3 or all 6 rows of ``expanded_at``, each of the shares' shape."""
         flat = [x.detach().reshape(-1).double().cpu().numpy() for x in (share, beta)]
         found = np.empty((count, len(flat[0])))
-        induction_fields(*self.terms, *flat, found)
+        expanded_at(*self.terms, *flat, found)
         return [torch.from_numpy(x).reshape(share.shape) for x in found]
 
 

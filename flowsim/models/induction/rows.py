@@ -15,11 +15,7 @@ from flowsim.compiled import compiled
 from flowsim.flow.return_codes import BELOW_PLATEAU, GOING
 from flowsim.interface import CompiledModel
 from flowsim.models.induction.ends import STRIP, place_ends
-from flowsim.models.induction.field import (
-    induction_curvatures,
-    induction_loss,
-    induction_slopes,
-)
+from flowsim.models.induction.field import expanded
 
 #: Below the plateau by this: losses are right to 1e-15.
 _BELOW = 1e-12
@@ -54,13 +50,14 @@ def expand(y, reals, ints, memory, out, jacobian, second):
     """dy/dt into ``out``, where ``second`` is 1.0 its derivative into ``jacobian``; 0 or −1."""
     counts, weight, chance = _classes(reals, ints)
     s = _share(y[0])
-    by_share, by_beta = induction_slopes(counts, weight, chance, s, y[1])
+    _, by_share, by_beta, by_ss, by_sb, by_bb = expanded(
+        counts, weight, chance, s, y[1], 1, 2 if second else 1
+    )
     rate = s * (1.0 - s)
     out[0], out[1] = -rate * by_share, -by_beta
     if not (math.isfinite(out[0]) and math.isfinite(out[1])):
         return -1
     if second:
-        by_ss, by_sb, by_bb = induction_curvatures(counts, weight, chance, s, y[1])
         jacobian[0, 0] = -rate * (rate * by_ss + (1.0 - 2.0 * s) * by_share)
         jacobian[0, 1] = jacobian[1, 0] = -rate * by_sb
         jacobian[1, 1] = -by_bb
@@ -71,7 +68,7 @@ def expand(y, reals, ints, memory, out, jacobian, second):
 def loss(y, reals, ints, memory):
     """The loss in nats."""
     counts, weight, chance = _classes(reals, ints)
-    return induction_loss(counts, weight, chance, _share(y[0]), y[1])
+    return expanded(counts, weight, chance, _share(y[0]), y[1], 0, 0)[0]
 
 
 @compiled(no_cpython_wrapper=True)

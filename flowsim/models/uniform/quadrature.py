@@ -28,13 +28,12 @@ TOLERANCE = 1e-14
 class Rule(NamedTuple):
     """Nodes for integrands of slope at most κ.
 
-    ``smooth`` serves integrands without kink; ``coarse`` is a rough version of it for first
-    guesses. ``binned`` holds the nodes of all bins and ``node_bin`` the bin of each; leaf i of the
-    tree lies in bin ``leaf_bin[i]``, which is on level ``leaf_level[i]``.
+    ``smooth`` serves integrands without kink. ``binned`` holds the nodes of all bins and
+    ``node_bin`` the bin of each; leaf i of the tree lies in bin ``leaf_bin[i]``, which is on level
+    ``leaf_level[i]``.
     """
 
     smooth: Atoms
-    coarse: Atoms
     binned: Atoms
     node_bin: np.ndarray
     leaf_bin: np.ndarray
@@ -135,41 +134,31 @@ class GaussTree:
             leaf_bin[index * width : (index + 1) * width] = number
             leaf_level[index * width : (index + 1) * width] = level
         node_bin = np.nonzero(used)[0]
-        smooth, coarse = single_rules(binned, kappa)
-        return Rule(smooth, coarse, binned, node_bin, leaf_bin, leaf_level)
+        return Rule(single_rule(binned, kappa), binned, node_bin, leaf_bin, leaf_level)
 
 
-def single_rules(distribution: Atoms, kappa: float) -> tuple[Atoms, Atoms]:
-    """One Gauss rule for all of [−½, ½] that integrates σ(κ(m − c)), and one of 1/6 its size.
+def single_rule(distribution: Atoms, kappa: float) -> Atoms:
+    """One Gauss rule for all of [−½, ½] that integrates σ(κ(m − c)).
 
     The smallest of a ladder of sizes with an error of at most 1e-14 for every c; the law itself
     where none is much smaller.
     """
     largest = min(256, int(0.8 * len(distribution.m)))
-    if largest < 4:
-        return distribution, distribution
+    if largest < 4 or kappa > 512:
+        return distribution
     coefficients = lanczos(distribution.m[None], distribution.weight[None], largest)
     alpha, beta, centre, scale, total = (c[0] for c in coefficients)
-
-    def leading(size: int) -> Atoms:
-        value, vector = eigh_tridiagonal(alpha[:size], beta[: size - 1])
-        return Atoms(centre + scale * value, total * vector[0] ** 2)
-
     c = np.linspace(-0.6, 0.6, 32 + int(2 * kappa))[None]
-    exact = (
-        sigmoid_means(Atoms(distribution.m[None], distribution.weight[None]), kappa, c)
-        if kappa <= 512
-        else None
-    )
-    size, smooth = 6, distribution
-    while exact is not None and size <= largest:
-        trial = leading(size)
+    exact = sigmoid_means(Atoms(distribution.m[None], distribution.weight[None]), kappa, c)
+    size = 6
+    while size <= largest:
+        value, vector = eigh_tridiagonal(alpha[:size], beta[: size - 1])
+        trial = Atoms(centre + scale * value, total * vector[0] ** 2)
         found = sigmoid_means(Atoms(trial.m[None], trial.weight[None]), kappa, c)
         if np.abs(found - exact).max() <= TOLERANCE:
-            smooth = trial
-            break
+            return trial
         size = math.ceil(1.2 * size)
-    return smooth, leading(min(largest, max(4, len(smooth.m) // 6)))
+    return distribution
 
 
 def sigmoid_means(distribution: Atoms, kappa: float, c: np.ndarray) -> np.ndarray:
