@@ -10,6 +10,7 @@ _ROOM = "room for numbers that are not read"
 _ROOT = "whether by bisection or by false position, the root is the same"
 _PARTS = "rows do not see each other"
 _OWN = "every model has a function of its own there"
+_SIGNS = "both signs are tried"
 _FLAG = "any number but 0 asks for the derivative"
 _CHOICE = "where a picture's orbits start is a choice"
 #: Faults that change nothing that is computed.
@@ -73,6 +74,7 @@ REASONS = {
     ("flowsim.flow.replay", "`raise _Unlike` becomes `pass`"):
     "a program that gives other numbers than torch is not used",
     ("flowsim.flow.growth", "`power > _LEAST` becomes `power >= _LEAST`"): _ROUNDED,
+    ("flowsim.landscape.stability", "`1 + unit * sign` becomes `1 - unit * sign`"): _SIGNS,
     ("flowsim.flow.chart",
      "`1.0 + 0.25 * torch.arange(1, k + 1, dtype=theta.dtype, device=theta.device).sin(` becomes "
      "`1.0 - 0.25 * torch.arange(1, k + 1, dtype=theta.dtype, device=theta.device).sin(`"):
@@ -106,7 +108,7 @@ REASONS = {
     ("flowsim.flow.gap.loops", "`plane < other` becomes `plane <= other`"): _ROUNDED,
     ("flowsim.models.uniform.sums",
      "`corner // 2 - 0.5 + a * (corner % 2 - 0.5)` becomes "
-     "`corner // 2 - 0.5 - a * (corner % 2 - 0.5)`"): "both signs are among the corners",
+     "`corner // 2 - 0.5 - a * (corner % 2 - 0.5)`"): _SIGNS,
     ("flowsim.flow.gap.loops", "`5` becomes `10`"): _CODE,
     ("flowsim.models.gap_family.compiled", "`w < 0` becomes `w <= 0`"): "w = 0 has no sign",
     ("flowsim.models.uniform.table", "`32` becomes `64`"): _ROOM,
@@ -122,7 +124,7 @@ REASONS = {
     ("flowsim.flow.rows.loop", "`4` becomes `8`"): _ROOT,
     ("flowsim.flow.rows.loop",
      "`trial % 5 == 4` becomes `trial % 5 != 4`"): _ROOT,
-    ("flowsim.flow.gap.loops", "`third + move` becomes `third - move`"): "both sides are tried",
+    ("flowsim.flow.gap.loops", "`third + move` becomes `third - move`"): _SIGNS,
     ("flowsim.flow.any_loss", "`high - low` becomes `high + low`"): _ROOT,
     ("flowsim.flow.reference",
      "`-_SHARPNESS * beyond / speed` becomes `-_SHARPNESS * beyond * speed`"):

@@ -57,10 +57,12 @@ def test_labels_next_to_the_separatrix_are_right_or_open(case, generator):
 def test_critical_starts_stay_and_are_named():
     model = states(5, 0.9, 4)
     edge = math.sqrt(model.chain.target_logit_gap * 4 / 5 / (1 - 4))
-    starts = torch.tensor([[0.0, 1.0], [0.0, -1.0], [edge, -1.0]], dtype=F64)
+    more = [[0.0, w] for w in torch.linspace(0.1, 2, 40).tolist()]  # unlike in other units, ½ w √2
+    starts = torch.tensor([[0.0, -1.0], [edge, -1.0], *more], dtype=F64)
     found = find_limits(model, starts)
     assert torch.equal(found.theta, starts)
-    assert found.label.tolist() == [Label.LOCAL_MINIMUM, Label.SADDLE, Label.GLOBAL_MINIMUM]
+    kinds = [Label.SADDLE, Label.GLOBAL_MINIMUM, *40 * [Label.LOCAL_MINIMUM]]
+    assert found.label.tolist() == kinds
     assert model.gradient(starts).abs().max() < 1e-15
     moved = find_limits(model, [[1.0, 0.0], [0.3, -2.0]])
     assert moved.label.tolist() == [Label.LOCAL_MINIMUM, Label.GLOBAL_MINIMUM]

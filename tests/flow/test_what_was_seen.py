@@ -9,6 +9,7 @@ import torch
 
 import flowsim
 from flowsim import Label, Rule
+from flowsim.flow.growth import Growth
 from flowsim.flow.idle import WINDOW, Idle
 from flowsim.flow.recurrence import Passages, hermite
 from flowsim.landscape.critical import curvatures
@@ -185,6 +186,17 @@ def test_a_row_that_turns_and_turns_in_one_place_gets_no_further():
     for _ in range(WINDOW):  # what was seen before is forgotten
         idle.record(attempt := attempt + 1, torch.arange(1), place, place.abs(), speed, 0 * speed)
     assert not idle.over.any() and not idle.news
+
+
+def test_the_limit_of_a_power_of_time_is_known_from_notes_at_uneven_times():
+    """x′ = −(x − 1)³/2 from x = 2, whose solution is 1 + (1 + t)^−½."""
+    model, index = flowsim.from_loss(lambda x: (x - 1) ** 4 / 8), torch.arange(1)
+    growth = Growth(torch.tensor([[2.0]], dtype=torch.float64))
+    for i in range(9):
+        time = torch.tensor([12.0**i * (1 + 0.05 * (i % 2))], dtype=torch.float64)
+        growth.record(model, index, 1 + (1 + time[:, None]) ** -0.5, time)
+    known, limit = growth.converged(model, index)
+    assert known.all() and abs(float(limit) - 1) < 1e-6
 
 
 @pytest.mark.parametrize(("longer", "seen"), [

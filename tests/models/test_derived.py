@@ -25,7 +25,7 @@ MODELS = {
     "uniform, bias": partial(flowsim.models.UniformAttentionModel, CHAIN, 4, "dynamic"),
     "rank-one": partial(flowsim.models.RankOneModel, CHAIN, 4),
     "rank-one, attention": partial(flowsim.models.RankOneModel, CHAIN, 3, attention=True),
-    "rank-one, untied": partial(flowsim.models.RankOneModel, CHAIN, 3, tied=False),
+    "rank-one, untied": partial(flowsim.models.RankOneModel, CHAIN, 10**7, tied=False),
     "states": partial(flowsim.models.StatesModel, STATES),
     "states, attention": partial(flowsim.models.StatesAttentionModel, STATES, 3),
     "induction": partial(flowsim.models.InductionModel, 5),
@@ -164,7 +164,7 @@ REFUSED = [
     *((partial(Uniform, CHAIN, length), "length N") for length in (*LENGTHS, 10**7)),
     *((partial(RankOne, CHAIN, length, attention), "integer of at least 1")
       for length in LENGTHS for attention in (True, False)),
-    (partial(RankOne, CHAIN, 10**7, attention=True), "GiB"),
+    (partial(RankOne, CHAIN, 10**7, attention=True), "GiB"),  # without attention it has no law
     (partial(RankOne(CHAIN, 4, attention=True).from_canonical, torch.zeros(2)),
      r"\(e, w, a\), optionally with b"),
     (partial(Attending, FOUR, 0), "length must be at least 1, not 0"),

@@ -41,6 +41,8 @@ def test_samples_follow_the_law_of_sequences(data):
     assert laws.sum(-1) == pytest.approx(1) and law.sum(-1) == pytest.approx(1)
     inputs, targets = source.sample(40_000, n, torch.Generator().manual_seed(1))
     assert inputs.dtype == torch.uint8 and torch.equal(inputs[..., 1:], targets[..., :-1])
+    again = [source.sample(9, n, torch.Generator().manual_seed(2))[1] for _ in range(2)]
+    assert torch.equal(*again)  # the same seed gives the same sample
     place = (inputs.long() * source.states ** torch.arange(n - 1, -1, -1)).sum(-1)
     assert not torch.equal(inputs[0], inputs[1])
     for member in (0, 1):
