@@ -16,30 +16,13 @@ def test_without_a_gpu_it_says_so(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_part_whose_time_is_up_ends_and_says_so():
-    for part in ("adamw", "basins_above"):
-        record = script.record_of(part, "cpu", True, 0.0)
-        assert not record["ended"] and record["seconds"] < 60
-
-
-def test_a_part_that_fails_says_so_and_others_go_on(monkeypatch, capsys):
-    def fails(*_):
-        raise RuntimeError("no kernel image is available")
-
-    monkeypatch.setitem(script.PARTS, "adamw", fails)
-    record = script.record_of("adamw", "cpu", True, 1.0)
-    assert record["found"] == {"failed": "RuntimeError: no kernel image is available"}
-    assert not record["ended"] and "Traceback" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 @pytest.mark.turns
 def test_every_part_small_on_the_cpu(tmp_path, capsys):
-    words = ["--device", "cpu", "--small", "--minutes", "9", "--out", str(tmp_path)]
+    words = ["--device", "cpu", "--small", "--out", str(tmp_path)]
     assert script.main(words) == 0
     records = {part: json.loads((tmp_path / f"cuda_{part}.json").read_text())
                for part in script.PARTS}  # fmt: skip
-    assert all(record["ended"] for record in records.values())
     ends = records["adamw"]["found"]["d = 4"]["ends"]
     assert [end["models"] for end in ends.values()] == [2, 2]
     for part in ("basins_above", "basins_below"):
