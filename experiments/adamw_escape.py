@@ -5,8 +5,7 @@ less than half of the gap between unigram and bigram is open, on 32 sequences of
 it, with the unigram's and the bigram's own losses on the same sequences as the ends of the gap; it
 crosses at the first measured step with λ_min(S) < 0; it has diverged if its weights are not finite
 at the end, and then counts as nothing else; it is trapped if it neither escapes nor crosses, and
-open if it crosses alone. Every 100 steps are measured; no run is left out. Between two of them the
-step of a crossing is interpolated where √μ reaches its value at λ_min(S) = 0.
+open if it crosses alone. Every 100 steps are measured; no run is left out.
 
     python experiments/adamw_escape.py      about 20 minutes on one core
 """
@@ -35,8 +34,12 @@ from full_model import (
     wilson,
 )
 
-FITTED = tuple(BinaryChain(*pair) for pair in ((0.5, 0.8), (0.9, 0.9), (0.3, 0.85)))
-UNSEEN = tuple(BinaryChain(*pair) for pair in ((0.7, 0.7), (0.95, 0.6), (0.85, 0.35), (0.99, 0.75)))
+#: The first three have more seeds.
+CHAINS = tuple(
+    BinaryChain(*pair)
+    for pair in ((0.5, 0.8), (0.9, 0.9), (0.3, 0.85),
+                 (0.7, 0.7), (0.95, 0.6), (0.85, 0.35), (0.99, 0.75))
+)  # fmt: skip
 MEASURED, TESTED = 30, 32
 #: In single precision AdamW with this ε is AdamW without one, 0/0 being 0.
 NO_EPSILON = 1e-30
@@ -44,7 +47,7 @@ NO_EPSILON = 1e-30
 
 @dataclass(frozen=True)
 class Cell:
-    """One setting; ``group`` says which panel it belongs to. batch 0 is the exact loss."""
+    """One setting; ``group`` says what it varies. batch 0 is the exact loss."""
 
     group: str
     d: int = 8
@@ -71,11 +74,6 @@ class Cell:
         if self.trainer == "sgd":
             options["momentum"] = self.momentum
         return options
-
-
-def cells_of(record: xr.Dataset) -> list[Cell]:
-    """The settings of a record."""
-    return [Cell(**cell) for cell in json.loads(record.attrs["cells"])]
 
 
 def cells() -> list[Cell]:
@@ -122,23 +120,20 @@ def compute(seeds: int = 16, steps: int = 3000, seed: int = 0) -> xr.Dataset:
         "overlap": (axes[:2], coarse(
             np.take_along_axis(overlap, np.maximum(last - 1, 0), -1)[..., 0], 1 / 256)),
     })  # fmt: skip
-    columns = zip(*((chain.p, chain.q, s, part) for chain, s, part in runs), strict=True)
-    for name, column in zip(("p", "q", "seed", "part"), columns, strict=True):
+    columns = zip(*((chain.p, chain.q, s) for chain, s in runs), strict=True)
+    for name, column in zip(("p", "q", "seed"), columns, strict=True):
         record[name] = ("run", list(column))
     record["step"] = ("line", np.arange(MEASURED + 1) * (steps // MEASURED))
     record.attrs = {"cells": json.dumps([asdict(cell) for cell in settings]), "steps": steps}
     return record
 
 
-def runs_of(seeds: int, seed: int) -> Iterator[tuple[BinaryChain, int, str]]:
-    """Chain, seed and part of every run of a cell; no two chains share a seed."""
-    for i, chain in enumerate((*FITTED, *UNSEEN)):
-        first, test = 100_000 * seed + 1000 * (i + 1), max(1, seeds // 4)
-        word = "new chains"
-        if chain in FITTED:
-            yield from ((chain, first + s, "fit") for s in range(seeds))
-            word, test = "new seeds", max(1, seeds // 2)
-        yield from ((chain, first + seeds + s, word) for s in range(test))
+def runs_of(seeds: int, seed: int) -> Iterator[tuple[BinaryChain, int]]:
+    """Chain and seed of every run of a cell; no two chains share a seed."""
+    for i, chain in enumerate(CHAINS):
+        first = 100_000 * seed + 1000 * (i + 1)
+        start, count = (0, seeds + max(1, seeds // 2)) if i < 3 else (seeds, max(1, seeds // 4))
+        yield from ((chain, first + start + s) for s in range(count))
 
 
 def coarse(values: np.ndarray, unit: Any) -> np.ndarray:
@@ -155,8 +150,8 @@ def run_cell(cell: Cell, runs: list[Any], steps: int, seed: int) -> list[np.ndar
     """The measurements of one cell's runs, (run, line) each; once all are over, the last."""
     dtype = torch.float32 if cell.batch else torch.float64
     arch = Architecture(cell.d, cell.length, hidden=cell.r)
-    weights = initial_weights(arch, "gaussian", [s for _, s, _ in runs], std=cell.deviation)
-    chains = [chain for chain, *_ in runs]
+    weights = initial_weights(arch, "gaussian", [s for _, s in runs], std=cell.deviation)
+    chains = [chain for chain, _ in runs]
     if cell.unigram_bias:
         odds = [np.log(chain.p / chain.q) for chain in chains]
         weights["bias"] = weights["bias"] + torch.tensor(odds, dtype=torch.float64)
@@ -204,63 +199,30 @@ def measured(arch: Architecture, weights: Weights, chains: list[BinaryChain],
 
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:
-    """Counts and times of every cell."""
-    found = times(record)
+    """Counts and times of every cell; a run that diverged neither escapes nor crosses."""
     lines = []
-    for i, cell in enumerate(cells_of(record)):
-        escape, crossing = found["escape"][i], found["crossing"][i]
-        left, crossed = np.isfinite(escape), np.isfinite(crossing)
-        stayed = ~left & ~found["diverged"][i]
-        lines.append(asdict(cell) | {
-            "runs": len(escape), "escaped": int(left.sum()),
-            "interval": wilson(int(left.sum()), len(escape)),
-            "diverged": int(found["diverged"][i].sum()),
+    for i, cell in enumerate(json.loads(record.attrs["cells"])):
+        share, below = record.share.values[i], record.smallest.values[i] < 0
+        diverged = ~np.isfinite(share[:, -1])
+        left, crossed = (seen.any(-1) & ~diverged for seen in (share < 0.5, below))
+        stayed = ~left & ~diverged
+        escape = (share[left] < 0.5).argmax(-1)
+        crossing = np.where(crossed, below.argmax(-1), below.shape[-1])[left]
+        lines.append(cell | {
+            "runs": len(left), "escaped": int(left.sum()),
+            "interval": wilson(int(left.sum()), len(left)),
+            "diverged": int(diverged.sum()),
             "trapped": int((stayed & ~crossed).sum()), "open": int((stayed & crossed).sum()),
             "escaped_without_crossing": int((left & ~crossed).sum()),
-            "crossing_seen": crossings_seen(record, i, left),
-            "escape_median": median(escape), "crossing_median": median(crossing),
+            "crossing_seen": {"before": int((crossing < escape).sum()),
+                              "at": int((crossing == escape).sum()),
+                              "after": int((crossing > escape).sum())},
+            "escape_median": median(record.step.values[escape]),
             "overlap_median": median(record.overlap.values[i][left]),
             "escaped_by_chain": {f"({chain.p}, {chain.q})": int(left[of_chain(record, chain)].sum())
-                                 for chain in (*FITTED, *UNSEEN)},
+                                 for chain in CHAINS},
         })  # fmt: skip
     return {"cells": lines}
-
-
-def crossings_seen(record: xr.Dataset, cell: int, left: np.ndarray) -> dict[str, int]:
-    """Counts of escapes for which λ_min(S) < 0 is first seen before, at or after that look."""
-    escape = (record.share.values[cell] < 0.5).argmax(-1)[left]
-    below = record.smallest.values[cell][left] < 0
-    crossing = np.where(below.any(-1), below.argmax(-1), below.shape[-1])
-    return {"before": int((crossing < escape).sum()), "at": int((crossing == escape).sum()),
-            "after": int((crossing > escape).sum())}  # fmt: skip
-
-
-def times(record: xr.Dataset) -> dict[str, np.ndarray]:
-    """Steps of escape and of crossing, and which runs diverged.
-
-    NaN for none; a run that diverged neither escapes nor crosses.
-    """
-    smallest, left, step = record.smallest.values, record.share.values < 0.5, record.step.values
-    sound = np.isfinite(record.share.values[..., -1])
-    return {
-        "escape": np.where(left.any(-1) & sound, step[left.argmax(-1)].astype(float), np.nan),
-        "crossing": np.where(sound, crossed_at(smallest, float(step[1])), np.nan),
-        "diverged": ~sound,
-    }  # fmt: skip
-
-
-def crossed_at(smallest: np.ndarray, every: float) -> np.ndarray:
-    """The step at which λ_min(S) (…, look) is 0; NaN where no look is below.
-
-    √μ grows about evenly, so it is what is interpolated between two looks.
-    """
-    below = smallest < 0
-    at = np.maximum(below.argmax(-1), 1)[..., None]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        root = np.sqrt(np.maximum(1 - smallest / smallest[..., :1], 0))
-        before, after = (np.take_along_axis(root, k, -1)[..., 0] for k in (at - 1, at))
-        step = every * (at[..., 0] - 1 + (1 - before) / (after - before))
-    return np.where(below.any(-1), np.where(below[..., 0], 0.0, step), np.nan)
 
 
 def of_chain(record: xr.Dataset, chain: BinaryChain) -> np.ndarray:

@@ -170,17 +170,6 @@ def share(agree: np.ndarray, noise: float) -> dict[str, Any]:
     return {name: x for name, x in found.items() if noise or name != "interval"}
 
 
-def boundary_distance(record: xr.Dataset, wrong: np.ndarray) -> float:
-    """Largest distance of a wrong point to the nearest point of another prediction, in cells."""
-    points = np.stack([record["e"], record["w"]], -1)
-    predicted = record["predicted"].to_numpy()
-    cell, far = np.diff(np.unique(points[:, 1])).min(), [0.0]
-    for i in np.flatnonzero(wrong):
-        away = np.abs(points[predicted != predicted[i]] - points[i]).max(axis=1)
-        far.append(float(away.min(initial=np.inf) / cell))
-    return max(far)
-
-
 def counted(case: Case, record: xr.Dataset) -> dict[str, Any]:
     """The numbers of one ensemble."""
     chain, outcome = BinaryChain(case.p, case.q), record["outcome"].to_numpy()
@@ -203,7 +192,6 @@ def counted(case: Case, record: xr.Dataset) -> dict[str, Any]:
         "outcomes": {n: int((outcome == v).sum()) for n, v in (("global", 1), ("local", 2))},
         "rank-one": share((predicted == outcome)[decided], case.noise),
         "rank_one_misses": misses,
-        "rank_one_misses_within_cells_of_the_boundary": boundary_distance(record, wrong),
         "canonical": share((canonical == outcome)[decided], case.noise),
         "canonical_global_found_local": int(((canonical == GLOBAL) & (outcome == LOCAL)).sum()),
         "canonical_local_found_global": int(((canonical == LOCAL) & (outcome == GLOBAL)).sum()),

@@ -23,9 +23,7 @@ from flowsim.drawing.comparison import mark_level
 from full_model import (
     Architecture,
     Projection,
-    RunSettings,
     Weights,
-    forward,
     papers_recipe,
     project,
     train,
@@ -44,7 +42,6 @@ def compute(
     record = trained[["loss", "attention_share", "probability", "p", "q", "seed", "entropy_rate",
                       "stationary_entropy"]].isel(layer=0)  # fmt: skip
     root = math.sqrt(d)
-    along = (weights["0.up"] @ fit.alpha.unsqueeze(-1)).squeeze(-1).abs()
     columns = {
         "e": fit.point.eps / root,
         "position": fit.point.rho.mean(-1) / root,
@@ -52,14 +49,10 @@ def compute(
         "opening": (signs > 0).sum(-1),
         "b": fit.point.b,
         "alpha_flatness": fit.alpha.abs().sum(-1) / root,  # 1 where all entries are ±1/√d
-        "unit_spread": along.std(-1) / along.mean(-1),
-        "varying_attention_share": varying_attention_share(settings, weights),
     }
     for name, values in columns.items():
         record[name] = ("model", values.numpy())
-    for name, logits in (("per_unit", per_unit_logits(fit, weights)),
-                         ("formula", formula_26(arch, fit, signs))):  # fmt: skip
-        record[name] = (("model", "symbol"), logits.sigmoid().numpy())
+    record["formula"] = (("model", "symbol"), formula_26(arch, fit, signs).sigmoid().numpy())
     record["up"] = (("model", "unit", "entry"), weights["0.up"].numpy())
     record.attrs = {"settings": trained.attrs["settings"]}
     return record
@@ -98,37 +91,10 @@ def formula_26(arch: Architecture, fit: Projection, signs: Tensor) -> Tensor:
     return d * eps * (y + d * down * hidden) + point.b[:, None]
 
 
-def per_unit_logits(fit: Projection, weights: Weights) -> Tensor:
-    """As ``formula_26``, every hidden unit with its own weights along α, (M, 2)."""
-    point = fit.point
-    up = (weights["0.up"] @ fit.alpha.unsqueeze(-1)).squeeze(-1)
-    down = (weights["0.down"].mT @ fit.alpha.unsqueeze(-1)).squeeze(-1)
-    x = torch.tensor([0.0, 1.0], dtype=torch.float64)
-    y = point.eps[:, None] * x + point.rho.mean(-1, keepdim=True)
-    hidden = (y.unsqueeze(-1) * up.unsqueeze(-2)).relu() @ down.unsqueeze(-1)
-    return point.eps[:, None] * (y + hidden.squeeze(-1)) + point.b[:, None]
-
-
-def varying_attention_share(settings: RunSettings, weights: Weights) -> Tensor:
-    """As the attention share, of what attention carries beyond a constant vector, (M,).
-
-    ‖attention_n − its mean over tokens‖/‖y_n‖, averaged over held-out tokens: a constant only
-    shifts the logits, as the bias does.
-    """
-    generator = torch.Generator().manual_seed(settings.data_seed + 1)
-    tokens, _ = settings.source().sample(16, settings.arch.length, generator)
-    trace: dict[str, Tensor] = {}
-    with torch.no_grad():
-        forward(settings.arch, weights, tokens, trace)
-    attended, y = trace["0.attention"], trace["0.y"]
-    varying = attended - attended.mean((1, 2), keepdim=True)
-    return (varying.norm(dim=-1) / y.norm(dim=-1)).mean((1, 2))
-
-
 def numbers(record: xr.Dataset) -> dict[str, object]:
     """Per chain: how far formula, model and chain are apart, the fitted numbers, the shares."""
     found: dict[str, object] = {}
-    names = ("e", "position", "w1", "opening", "b", "unit_spread", "alpha_flatness")
+    names = ("e", "position", "w1", "opening", "b", "alpha_flatness")
     for chain in (BELOW, ABOVE):
         part = papers.chain_part(record, chain)
         model, formula = part.probability.isel(step=-1).values, part.formula.values
@@ -139,10 +105,8 @@ def numbers(record: xr.Dataset) -> dict[str, object]:
                 "bigram"
             ],
             "formula_minus_model": papers.spread(np.abs(formula - model).max(-1)),
-            "per_unit_minus_model": papers.spread(np.abs(part.per_unit.values - model).max(-1)),
             "formula_minus_chain": papers.spread(np.abs(formula - target).max(-1)),
             "attention_share": papers.spread(part.attention_share.isel(step=-1).values),
-            "varying_attention_share": papers.spread(part.varying_attention_share.values),
             "fitted": {name: papers.spread(part[name].values) for name in names},
         }
     return found

@@ -78,7 +78,7 @@ def run(
 def compute(paths: int = 200, seeds: int = 60, steps: int = 8000) -> xr.Dataset:
     """Counts of both kinds of noise."""
     learned, diverged, left = batches(seeds, steps)
-    record = xr.Dataset(
+    return xr.Dataset(
         {
             "langevin_learned": (("temperature", "product", "start"), langevin(paths)),
             "descent_learned": (("rate", "batch", "start"), learned),
@@ -87,21 +87,8 @@ def compute(paths: int = 200, seeds: int = 60, steps: int = 8000) -> xr.Dataset:
         },
         {"temperature": [*TEMPERATURES], "product": [*PRODUCTS], "rate": [*RATES],
          "batch": [*BATCHES], "start": [f"({e:g}, {w:g})" for e, w in STARTS]},
+        {"paths": paths, "seeds": seeds, "steps": steps},
     )  # fmt: skip
-    texts = {
-        "langevin_learned": "paths that the flow leads to the global minima",
-        "descent_learned": "runs that the flow leads to the global minima",
-        "descent_diverged": "runs that are no longer finite",
-        "descent_left": "median |e| of the other runs at their end",
-        "product": "temperature times time",
-        "temperature": "temperature of the noise, in nats",
-        "rate": "learning rate",
-        "batch": "sequences in a batch",
-        "start": "start (e, w)",
-    }
-    for name, text in texts.items():
-        record[name].attrs["long_name"] = text
-    return record.assign_attrs(paths=paths, seeds=seeds, steps=steps)
 
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:

@@ -19,12 +19,8 @@ the divergence to the chain's own law is averaged; it got there at the first of 
 from which on that stays so.
 
     python experiments/first_weights.py      an hour on one core
-
-With ``--kept figures/first_weights.nc`` only variations that this record lacks are trained. Each
-variation names the commit that trained it.
 """
 
-import json
 import math
 from itertools import product
 from typing import Any
@@ -38,8 +34,6 @@ from papers import ABOVE, BELOW, BLUE, experiment, median, parts_folder, timed
 from torch import Tensor
 
 from flowsim import BinaryChain
-from flowsim.errors import InputError
-from flowsim.records.attributes import provenance
 from full_model import (
     Architecture,
     MarkovSource,
@@ -78,38 +72,17 @@ D, SHORT, LONG, MEASURED, HELD_OUT, STD = 8, 4, 16, 25, 512, 0.02
 AT_BIGRAM = 0.05
 
 
-def compute(seeds: int = 16, steps: int = 1000, kept: str = "") -> xr.Dataset:
+def compute(seeds: int = 16, steps: int = 1000) -> xr.Dataset:
     """Open share at the end, and the step of arrival (variation, trainer, chain, start, seed)."""
-    before = known(kept, seeds, steps) if kept else None
-    already = [] if before is None else [v for v in VARIATIONS if v in before.variation]
-    new = [variation for variation in VARIATIONS if variation not in already]
-    sizes = tuple(map(len, (new, TRAINERS, CHAINS, STARTS)))
-    share, arrival = (np.full((*sizes, seeds), np.nan, dtype="float32") for _ in range(2))
-    for place in timed([*np.ndindex(sizes[:3])]):
-        variation, trainer, chain = new[place[0]], TRAINERS[place[1]], [*CHAINS][place[2]]
-        share[place], arrival[place] = cell(variation, trainer, chain, seeds, steps)
+    cells = [cell(*case, seeds, steps) for case in timed([*product(VARIATIONS, TRAINERS, CHAINS)])]
+    shape = (len(VARIATIONS), len(TRAINERS), len(CHAINS), 2, len(STARTS), seeds)
+    share, arrival = np.moveaxis(np.reshape(cells, shape).astype("float32"), 3, 0)
     axes = ("variation", "trainer", "chain", "start", "seed")
-    found = xr.Dataset(
-        {"open_share": (axes, share), "arrival": (axes, arrival),
-         "commit": ("variation", [provenance({})["commit"]] * len(new))},
-        {"variation": new, "trainer": list(TRAINERS), "chain": list(CHAINS),
+    return xr.Dataset(
+        {"open_share": (axes, share), "arrival": (axes, arrival)},
+        {"variation": list(VARIATIONS), "trainer": list(TRAINERS), "chain": list(CHAINS),
          "start": list(STARTS)},
     )  # fmt: skip
-    if before is not None:
-        found = xr.concat([before.sel(variation=already), found], "variation")
-    return found.sel(variation=list(VARIATIONS))
-
-
-def known(path: str, seeds: int, steps: int) -> xr.Dataset:
-    """A stored record of these sizes, with the commit of each variation."""
-    with xr.open_dataset(path, engine="h5netcdf") as stored:
-        found = stored.load()
-    sizes = json.loads(found.attrs["sizes"])
-    if (sizes["seeds"], sizes["steps"]) != (seeds, steps):
-        raise InputError(f"{path} has other sizes: {sizes}")
-    if "commit" not in found:
-        found["commit"] = "variation", [found.attrs["commit"]] * found.sizes["variation"]
-    return found.drop_attrs().drop_encoding()  # names of new variations may be longer
 
 
 def cell(variation: str, trainer: str, chain: str, seeds: int, steps: int) -> np.ndarray:

@@ -27,14 +27,13 @@ from flowsim.models import RankOneModel
 from full_model import Architecture, initial_weights, wilson
 from full_model.comparison.exponential import FIRST_STEP, flow_until
 from full_model.comparison.fields import FullField
+from full_model.comparison.outcome import open_gap
 from full_model.comparison.steps import step_until
 
 CASES = ((0.5, 0.8, 8), (0.5, 0.8, 16), (0.5, 0.8, 64), (0.9, 0.9, 8), (0.9, 0.9, 16))
 SPREAD = 0.02
 #: Full training is compared at this time; the whole transformer has these sizes.
 SEEN, WHOLE_D, WHOLE_LENGTH = 100.0, 4, 6
-#: First o, v of the rank-one orbits with attention.
-ATTENTION = ((0.02, 0.02), (-0.02, 0.02), (0.3, 0.3), (-0.3, 0.3))
 NOISES = ("all weights", "attention alone", "all but attention", "all but queries and keys")
 #: First weights of the whole transformer: one more for each k.
 WHOLE_SEEDS = (0, 100)
@@ -43,7 +42,7 @@ FREED = 0.01
 
 
 def compute(d: int = 8, seeds: int = 256, horizon: float = 10000.0, seed: int = 0) -> xr.Dataset:
-    """Losses of orbits and of full flows by case and k; ends with attention; counts of rungs."""
+    """Losses of orbits and of full flows by case and k, and counts of rungs."""
     times = np.concatenate([[0.0], np.geomspace(1, 1e7, 57)])
     parts = {}
     for p, q, length in timed(CASES):
@@ -59,7 +58,7 @@ def compute(d: int = 8, seeds: int = 256, horizon: float = 10000.0, seed: int = 
             "full_loss": ("k", full_loss.numpy()), "full_open": ("k", full_open.double().numpy()),
         }, {"k": ks, "time": times})  # fmt: skip
     record = stacked(parts).assign_attrs(d=d, spread=SPREAD, seed=seed)
-    more = attention_ends(d, seed), whole_transformer(horizon, seed), rung_runs(d, seeds)
+    more = whole_transformer(horizon, seed), rung_runs(d, seeds)
     return xr.merge([record, *more], combine_attrs="override")
 
 
@@ -71,10 +70,9 @@ def signs(length: int, k: int, seed: int) -> Tensor:
     return side
 
 
-def rank_one_start(chain: BinaryChain, length: int, k: int, d: int, seed: int,
-                   o: float = 0.0, v: float = 0.0) -> Tensor:  # fmt: skip
+def rank_one_start(chain: BinaryChain, length: int, k: int, d: int, seed: int) -> Tensor:
     """The recommended start with ε = −0.02 and k positions at 0.02, the others at −0.02."""
-    tail = torch.tensor([d, -d, o, v, np.log(chain.p / chain.q)], dtype=torch.float64)
+    tail = torch.tensor([d, -d, 0, 0, np.log(chain.p / chain.q)], dtype=torch.float64)
     return torch.cat([tail.new_tensor([-SPREAD]), SPREAD * signs(length, k, seed), tail])
 
 
@@ -122,25 +120,6 @@ def full_flow(chain: BinaryChain, length: int, d: int, seed: int) -> tuple[Tenso
     state = full_start(field, chain, range(1, length), seed)
     (loss,) = follow(field, state, [SEEN])
     return loss, open_positions(*along_alpha(field, state))
-
-
-def attention_ends(d: int, seed: int) -> xr.Dataset:
-    """Loss at t = 1e7 of rank-one orbits that start with small o and v, N = 8."""
-    p, q, length = CASES[0]
-    chain = BinaryChain(p, q)
-    starts = torch.stack([
-        torch.stack([rank_one_start(chain, length, k, d, seed, o, v) for k in range(1, length)])
-        for o, v in ATTENTION
-    ])  # fmt: skip
-    model = RankOneModel(chain, length, attention=True)
-    times = torch.tensor([0.0, 1e7], dtype=torch.float64)
-    end = trajectories(model, starts, times, rtol=1e-6)[-1]
-    product = end[..., length + 3] * end[..., length + 4]
-    axes = ("small", "attention_k")
-    return xr.Dataset(
-        {"attention_loss": (axes, model.loss(end).numpy()), "attention": (axes, product.numpy())},
-        {"small": [str(pair) for pair in ATTENTION], "attention_k": np.arange(1, length)},
-    )
 
 
 def whole_transformer(horizon: float, seed: int) -> xr.Dataset:
@@ -209,11 +188,6 @@ def rung_runs(d: int, seeds: int) -> xr.Dataset:
     )  # fmt: skip
 
 
-def shares(chain: BinaryChain, loss: Any) -> Any:
-    """Open part of the gap between bigram (0) and unigram (1)."""
-    return (loss - chain.entropy_rate) / chain.mutual_information
-
-
 def plateau(record: xr.Dataset, case: int) -> np.ndarray:
     """The orbits' losses at t = √(NG/|Δ*|), for k = 1 … N − 1."""
     p, q, length = CASES[case]
@@ -230,9 +204,9 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
         loss = record.loss.values[c, : length - 1]
         k, inner = np.arange(1, length), slice(1, length)
         at_seen = loss[:, int(np.abs(record.time.values - SEEN).argmin())]
-        flat = shares(chain, plateau(record, c)) - shares(chain, steps.plateaus[inner])
-        end = shares(chain, loss[:, -1]) - shares(chain, steps.ends[inner])
-        full = shares(chain, record.full_loss.values[c, : length - 1]) - shares(chain, at_seen)
+        flat = open_gap(chain, plateau(record, c)) - open_gap(chain, steps.plateaus[inner])
+        end = open_gap(chain, loss[:, -1]) - open_gap(chain, steps.ends[inner])
+        full = open_gap(chain, record.full_loss.values[c, : length - 1]) - open_gap(chain, at_seen)
         found["cases"][str(record.case.values[c])] = {
             "orbits": length - 1,
             "keep_k": int((record.open_at_end.values[c, : length - 1] == k).sum()),
@@ -241,17 +215,10 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
             "full_keep_k": int((record.full_open.values[c, : length - 1] == k).sum()),
             "full_off": float(np.abs(full).max()),
         }
-    chain, length = BinaryChain(*CASES[0][:2]), CASES[0][2]
-    ends = shares(chain, ladder_losses(chain, length).ends)[1:length]
-    off = shares(chain, record.attention_loss.values) - ends
-    found["attention on the manifold"] = {
-        "orbits": int(off.size), "freed": int((off < -FREED).sum()),
-        "left open": int(np.isnan(off).sum()),
-        "end_off": [float(np.nanmin(off)), float(np.nanmax(off))],
-    }  # fmt: skip
-    lowest = shares(chain, ladder_losses(chain, WHOLE_LENGTH).ends)[1:WHOLE_LENGTH]
+    chain = BinaryChain(*CASES[0][:2])
+    lowest = open_gap(chain, ladder_losses(chain, WHOLE_LENGTH).ends)[1:WHOLE_LENGTH]
     for i, noise in enumerate(record.noise.values):
-        whole = shares(chain, record.whole_loss.values[i, -1])
+        whole = open_gap(chain, record.whole_loss.values[i, -1])
         freed = whole < lowest - FREED
         found[f"whole transformer, noise on {noise}"] = {
             "runs": whole.size, "time": float(record.whole_time[-1]), "share": whole.tolist(),
@@ -287,10 +254,10 @@ def _draw_orbits(axes: Axes, record: xr.Dataset) -> None:
     chain = BinaryChain(p, q)
     steps = ladder_losses(chain, length)
     for k in range(1, length):
-        share = shares(chain, record.loss.values[0, k - 1])
+        share = open_gap(chain, record.loss.values[0, k - 1])
         axes.plot(record.time[1:], share[1:], color=BLUE, lw=1.4)
-        axes.plot([1, 300], [shares(chain, steps.plateaus[k])] * 2, color="k", lw=1, ls="--")
-        axes.plot([1e4, 1e7], [shares(chain, steps.ends[k])] * 2, color="k", lw=1, ls=":")
+        axes.plot([1, 300], [open_gap(chain, steps.plateaus[k])] * 2, color="k", lw=1, ls="--")
+        axes.plot([1e4, 1e7], [open_gap(chain, steps.ends[k])] * 2, color="k", lw=1, ls=":")
         axes.annotate(f"$k$ = {k}", (1.3e7, share[-1]), fontsize=9, va="center")
     axes.plot([], [], color=BLUE, label="rank-one orbit")
     axes.plot([], [], color="k", ls="--", label="plateau $L_k$")

@@ -78,27 +78,15 @@ def full_flow(
 
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:
-    """Per start: where the canonical flow ends, the final losses, and when half the gap is closed.
-
-    The largest difference is the maximum over time of |canonical − full|, as a share of the gap
-    between unigram and bigram.
-    """
+    """Per start: where the canonical flow ends, and the final losses."""
     found: dict[str, Any] = {}
     models = [str(name) for name in record.data_vars if name != "label"]
     for i, (chain, starts) in enumerate(STARTS.items()):
         for j, (e, w) in enumerate(starts):
             part = record.isel(chain=i, start=j)
-            half = (chain.entropy_rate + chain.stationary_entropy) / 2
-            below = {name: part.time.values[part[name].values <= half] for name in models}
-            off = {name: np.abs(part[name] - part.canonical).max()
-                   for name in models if name != "canonical"}  # fmt: skip
             found[f"p = {chain.p}, q = {chain.q}; e = {e}, w = {w}"] = {
                 "canonical_limit": Label(int(part.label)).name.lower(),
                 "final_loss": {name: float(part[name][-1]) for name in models},
-                "time_to_half": {k: float(t[0]) if len(t) else None for k, t in below.items()},
-                "largest_difference": {
-                    name: float(x / chain.mutual_information) for name, x in off.items()
-                },
             }
     return found
 

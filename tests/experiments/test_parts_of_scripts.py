@@ -11,7 +11,6 @@ import torch
 import xarray as xr
 
 from flowsim import BinaryChain, MarkovChain
-from flowsim.errors import InputError
 from flowsim.models import LinearAttentionModel
 from flowsim.models.rank_one.point import RankOnePoint
 from flowsim.training import Recipe
@@ -206,14 +205,6 @@ def test_the_embedding_swings_and_the_layers_grow_apart_as_derived(p, q, rate):
     assert 0.4 < speed / (rate**1.5 * np.sqrt(spring) / 4) < 1.6
 
 
-def test_a_crossing_is_interpolated_between_two_looks():
-    laws = import_module("adamw_escape")
-    # √μ over its value at the crossing: 0, 0.5, 1.5 and 0, 0.5, 0.5
-    looks = np.array([[4.0, 3.0, -5.0, 2.0], [4.0, 3.0, 3.0, 1.0], [-1.0, -2.0, 1.0, 1.0]])
-    steps = laws.crossed_at(looks, 20)
-    assert steps[0] == pytest.approx(30) and np.isnan(steps[1]) and steps[2] == 0
-
-
 def test_a_cell_is_trained_once(tmp_path, monkeypatch):
     script, papers = import_module("first_weights"), import_module("papers")
     with papers.parts_in(tmp_path / "parts"):
@@ -230,31 +221,3 @@ def test_arrival_is_where_a_run_stays():
     lines = np.array([[0.9, 0.01, 0.9], [0.01, 0.01, 0.01], [0.01, 0.01, 0.9]])
     found = import_module("first_weights").arrived(lines, np.array([0, 10, 20]))
     np.testing.assert_array_equal(found, [10, 0, np.nan])
-
-
-def test_kept_variations_are_not_trained_again(tmp_path, monkeypatch):
-    script = import_module("first_weights")
-    trained = []
-
-    def cell(variation, trainer, chain, seeds, steps):
-        trained.append(variation)
-        return np.full((2, len(script.STARTS), seeds), len(trained))
-
-    monkeypatch.setattr(script, "cell", cell)
-    monkeypatch.setattr(script, "VARIATIONS", {"base": {}, "wide": {}})
-    path = tmp_path / "kept.nc"
-    before = script.compute(2, 10).assign_attrs(sizes='{"seeds": 2, "steps": 10}')
-    before.commit.values[:] = "the first"
-    before.to_netcdf(path, engine="h5netcdf")
-    monkeypatch.setattr(script, "VARIATIONS", {"base": {}, "much deeper": {}, "wide": {}})
-    trained.clear()
-    found = script.compute(2, 10, str(path))
-    assert trained == ["much deeper"] * 4
-    found.to_netcdf(tmp_path / "all.nc", engine="h5netcdf")
-    with xr.open_dataset(tmp_path / "all.nc", engine="h5netcdf") as found:
-        found = found.load()
-    assert [*found.variation.values] == ["base", "much deeper", "wide"]
-    assert [commit == "the first" for commit in found.commit.values] == [True, False, True]
-    np.testing.assert_array_equal(found.open_share[[0, 2]], before.open_share)
-    with pytest.raises(InputError, match="other sizes"):
-        script.compute(3, 10, str(path))

@@ -73,7 +73,7 @@ HOLDS = {
         for line in found["cells"]
     ],
     "am_appendix_d": lambda found: [
-        found[BELOW]["reached_the_bigram"] == 2, found[BELOW]["per_unit_minus_model"]["max"] < 0.1,
+        found[BELOW]["reached_the_bigram"] == 2, found[BELOW]["formula_minus_model"]["max"] < 0.1,
     ],
     "am_fig1_depth": lambda found: [
         ends(found[f"{GD}; {layers}"]) == "unigram" for layers in (1, 2)
