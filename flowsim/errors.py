@@ -1,5 +1,6 @@
-"""Exceptions that end a command early: wrong input, or an interruption."""
+"""Exceptions that end a command early, and how texts and integers are checked."""
 
+import math
 from typing import Any
 
 
@@ -38,3 +39,16 @@ def require_integer(argument: str, value: Any, least: int) -> None:
         raise InputError(f"{argument} must be an integer of at least {least}, not {value!r}")
     if value >= 2**63:
         raise InputError(f"{argument} must be below 2^63, not {value!r}")
+
+
+def number(text: str) -> float:
+    """The float that plain characters spell, NaN if they spell none; Python's own takes 1_0."""
+    try:
+        return float(text) if text.isascii() and "_" not in text else math.nan
+    except ValueError:
+        return math.nan
+
+
+def integer(text: str) -> int:
+    """The integer of at least 0 that plain digits spell, −1 if they spell none."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else -1

@@ -46,10 +46,11 @@ class Former:
     """A member that went: reading it says what stands in its place."""
 
     def __init__(self, attribute: str, instead: str) -> None:
-        self.name, self.instead = attribute, instead
+        self.attribute, self.instead = attribute, instead
 
     def __get__(self, model: Any, kind: Any = None) -> Any:
-        raise AttributeError(f"{kind.__name__!r} object has no {self.name}: use {self.instead}")
+        gone = f"{kind.__name__!r} object has no {self.attribute}"
+        raise AttributeError(f"{gone}: use {self.instead}")
 
 
 def unwritten(method: Any) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from flowsim.cli.options import MAX_STATES, number, quoted
-from flowsim.errors import InputError
+from flowsim.cli.options import MAX_STATES, quoted
+from flowsim.errors import InputError, number
 
 
 def require_file(path: Path) -> None:

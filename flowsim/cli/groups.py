@@ -224,14 +224,15 @@ class OptimizerOptions:
 @dataclass(frozen=True)
 class Window:
     window: options.Windows = None
-    w_range: options.WRange = None
-    e_range: options.ERange = None
-    a_range: options.ARange = None
 
     def windows(self) -> dict[str, options.Interval]:
-        """The ranges of --window and of --w-range and the like, by coordinate."""
-        named = {"w": self.w_range, "e": self.e_range, "a": self.a_range}
-        return {**(self.window or {}), **{name: x for name, x in named.items() if x is not None}}
+        """The window of every coordinate that has one; InputError if one has two."""
+        found: dict[str, options.Interval] = {}
+        for several in self.window or ():
+            if twice := found.keys() & several:
+                raise InputError(f"{min(twice)} has two ranges: give it one of them")
+            found |= several
+        return found
 
 
 @dataclass(frozen=True)

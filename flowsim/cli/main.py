@@ -33,7 +33,7 @@ _MEANT = {
     "--trainer": "--optimizer", "--lr": "--learning-rate", "--epochs": "--steps",
     "--dim": "--d", "--size": "--resolution", "--grid": "--resolution", "--output": "--out",
     "--force": "--overwrite", "--continue": "--resume", "--workers": "--jobs",
-    "--gpu": "--device", "--xlim": "--window", "--ylim": "--window", "--range": "--window",
+    "--gpu": "--device", "--xlim": "--window", "--ylim": "--window",
     "--fixed": "--fix", "--std": "--sigma", "--samples": "--cloud", "--load": "--from",
 }  # fmt: skip
 #: Messages of typer, and their replacements.
@@ -143,7 +143,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # Greek letters in an ASCII terminal
             stream.reconfigure(errors="backslashreplace")
     with ended_by_signals():
-        _run(options.join_ranges(sys.argv[1:]))
+        _run(options.with_windows(sys.argv[1:]))
 
 
 def _run(arguments: list[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
+from flowsim.errors import integer, number
 from flowsim.models.arguments import LENGTH
 from flowsim.spec import BUILT_IN, built_in, models_with, or_list
 
@@ -26,10 +27,10 @@ class Interval(NamedTuple):
     high: float
 
 
-class Named(NamedTuple):
-    """A name, and the value or the window that it is given."""
+class Assignment(NamedTuple):
+    """A word of a command, NAME=VALUE."""
 
-    name: str
+    key: str
     value: Any
 
 
@@ -49,19 +50,6 @@ class Spread(NamedTuple):
     """Standard deviations: one, several that increase, or one for each named coordinate."""
 
     sigma: float | tuple[float, ...] | dict[str, float]
-
-
-def number(text: str) -> float:
-    """The float that plain characters spell, NaN if they spell none; Python's own takes 1_0."""
-    try:
-        return float(text) if text.isascii() and "_" not in text else math.nan
-    except ValueError:
-        return math.nan
-
-
-def integer(text: str) -> int:
-    """The integer of at least 0 that ``text`` spells, −1 if it spells none."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else -1
 
 
 def quoted(text: str) -> str:
@@ -89,29 +77,24 @@ def interval(text: str) -> Interval:
     return bounds
 
 
-def window(text: str) -> Named:
-    """NAME=LOW:HIGH."""
-    name, _, bounds = text.partition("=")
-    return Named(name.strip(), interval(bounds))
-
-
-def assignment(text: str) -> Named:
+def assignment(text: str) -> Assignment:
     """NAME=VALUE with a finite value."""
     name, _, value = text.partition("=")
     if not name.strip() or not math.isfinite(number(value)):
         raise wrong("be NAME=VALUE with a finite value", text)
-    return Named(name.strip(), number(value))
+    return Assignment(name.strip(), number(value))
 
 
 def ranges(text: str) -> Ranges:
     """NAME=LOW:HIGH,NAME=LOW:HIGH."""
-    found = Ranges(window(part) for part in text.split(","))
-    if len(found) != text.count(",") + 1 or "" in found:
+    parts = [part.partition("=") for part in text.split(",")]
+    found = Ranges((name.strip(), interval(bounds)) for name, _, bounds in parts)
+    if len(found) < len(parts) or "" in found:
         raise wrong("be X=LOW:HIGH,Y=LOW:HIGH, each name once", text)
     return found
 
 
-def setting(text: str) -> Named:
+def setting(text: str) -> Assignment:
     """NAME=VALUE, a number, True, False or a word."""
     name, equals, value = text.partition("=")
     if not (equals and name.strip().isidentifier()):
@@ -120,17 +103,17 @@ def setting(text: str) -> Named:
         found = ast.literal_eval(value)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         found = value
-    return Named(name.strip(), found if isinstance(found, (bool, int, float)) else value)
+    return Assignment(name.strip(), found if isinstance(found, (bool, int, float)) else value)
 
 
-def settings(text: str) -> Named:
+def settings(text: str) -> Assignment:
     """NAME=VALUE, or NAME=LOW:HIGH:COUNT of numbers, whole ones where all are whole."""
     name, value = setting(text)
     if not (isinstance(value, str) and value.count(":") == 2):
-        return Named(name, value)
+        return Assignment(name, value)
     numbers = _evenly(value)
     whole = "." not in value and all(abs(x - round(x)) < 1e-9 for x in numbers)
-    return Named(name, Numbers(map(round, numbers) if whole else numbers))
+    return Assignment(name, Numbers(map(round, numbers) if whole else numbers))
 
 
 def model_name(text: str) -> str:
@@ -241,16 +224,20 @@ def point(text: str) -> Numbers:
     return values
 
 
-def join_ranges(arguments: list[str]) -> list[str]:
-    """``--w-range -3 3`` as ``--w-range=-3:3``: both spellings are accepted."""
-    joined: list[str] = []
-    rest = list(arguments)
+def with_windows(arguments: list[str]) -> list[str]:
+    """The words of a command, ``--w-range -3 3`` or ``-3:3`` as ``--window=w=-3:3``."""
+    found, rest = [], list(arguments)
     while rest:
         word = rest.pop(0)
-        if word.endswith("-range") and len(rest) > 1 and not math.isnan(number(rest[1])):
-            word = f"{word}={rest.pop(0)}:{rest.pop(0)}"
-        joined.append(word)
-    return joined
+        option, equals, bounds = word.partition("=")
+        if option in ("--w-range", "--e-range", "--a-range"):
+            bounds = bounds if equals else "".join(rest[:1])
+            rest = rest if equals else rest[1:]
+            if rest and not math.isnan(number(rest[0])):
+                bounds += f":{rest.pop(0)}"
+            word = f"--window={option[2]}={bounds}"
+        found.append(f"--window{equals}{bounds}" if option == "--range" else word)
+    return found
 
 
 #: Sections of a command's help, in their order.
@@ -301,11 +288,6 @@ def schedule(section: str) -> Any:
     return option(section, "KIND", f"{text}  [default: cosine for adamw-papers]")
 
 
-def side(axis: str, usual: str) -> Any:
-    text = f"Window in {axis}.  [default: {usual}]"
-    return option(WINDOW, "LOW:HIGH", text, parser=interval)
-
-
 P = Annotated[float | None, option(CHAIN, "P", "P(0→1), between 0 and 1.", parser=probability)]
 Q = Annotated[float | None, option(CHAIN, "Q", "P(1→0), between 0 and 1.", parser=probability)]
 States = Annotated[
@@ -335,11 +317,11 @@ Model = Annotated[
 ]  # fmt: skip
 _SET = "An argument of the model's constructor, by its name, such as flip=0.1"
 Set = Annotated[
-    list[Named] | None,
+    list[Assignment] | None,
     option(MODEL, "NAME=VALUE", f"{_SET}; may be repeated.", "--set", parser=setting),
 ]
 SetSeveral = Annotated[
-    list[Named] | None,
+    list[Assignment] | None,
     option(MODEL, "NAME=VALUE", f"{_SET}, or LOW:HIGH:COUNT of its values; may be repeated.",
            "--set", parser=settings),
 ]  # fmt: skip
@@ -366,19 +348,17 @@ Bias = Annotated[
            "b is one more coordinate."),
 ]  # fmt: skip
 Fix = Annotated[
-    list[Named] | None,
+    list[Assignment] | None,
     option(MODEL, "NAME=X", "Hold a coordinate at a value, such as a=0.5 or u=1; may be repeated.",
            parser=assignment),
 ]  # fmt: skip
 Windows = Annotated[
-    Ranges | None,
+    list[Ranges] | None,
     option(WINDOW, "RANGES", "Window, such as x=-2:2,y=-1:1, along the axes of the model's plane "
-           "or any coordinates of your own model: the first horizontal, the second vertical.",
+           "or any coordinates of your own model: the first horizontal, the second vertical; may "
+           "be repeated. --w-range, --e-range and --a-range LOW:HIGH are of w, e and a.",
            "--window", parser=ranges),
 ]  # fmt: skip
-WRange = Annotated[Interval | None, side("w", "-3:3")]
-ERange = Annotated[Interval | None, side("e", "-3:3")]
-ARange = Annotated[Interval | None, side("a", "-1:1")]
 Rtol = Annotated[
     float | None,
     option(ACCURACY, "X", "Relative error per step.  [default: 1e-10 or 1e-6, by model]",

@@ -22,7 +22,7 @@ import typer
 
 from flowsim.cli.files import require_file
 from flowsim.cli.groups import FIGURES, FigureFiles, Printed
-from flowsim.cli.options import join_ranges
+from flowsim.cli.options import with_windows
 from flowsim.cli.printer import Summary, as_text
 from flowsim.errors import InputError
 from flowsim.records.attributes import command_line
@@ -152,7 +152,7 @@ def _in_a_line(error: Exception) -> str:
 
 def neutral_command() -> str:
     """The command line without what changes no result."""
-    kept, words = ["flowsim"], iter(join_ranges(sys.argv[1:]))
+    kept, words = ["flowsim"], iter(with_windows(sys.argv[1:]))
     for word in words:
         if word in _NEUTRAL_VALUES:
             next(words, None)  # its value

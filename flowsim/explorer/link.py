@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
-from flowsim.errors import InputError
+from flowsim.errors import InputError, integer, number
 from flowsim.explorer.training import FullSettings
 from flowsim.explorer.view import MOST_STARTS, GaussianCloud, Start, View, Window
 from flowsim.spec import BUILT_IN, ModelSpec, built_in, parameters
@@ -74,26 +74,22 @@ def from_query(
     return view, full, problems
 
 
-def _number(text: str) -> float:
-    try:
-        value = float(text) if text.isascii() else math.nan
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
+def _finite(text: str) -> float:
+    if not math.isfinite(value := number(text)):
         raise InputError(f"a number of the link is none: {text[:40]!r}")
     return value
 
 
 def _whole(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise InputError("a whole number of the link is none")
-    return int(text)
+    if (value := integer(text)) < 0:
+        raise InputError(f"a whole number of the link is none: {text[:40]!r}")
+    return value
 
 
 #: Settings of full training by their names in a link, and what reads them.
 _FULL: dict[str, tuple[str, Callable[[str], Any]]] = {
     "train": ("trainer", str), "d": ("d", _whole), "positions": ("length", _whole),
-    "noise": ("noise", _number), "rate": ("learning_rate", _number), "steps": ("steps", _whole),
+    "noise": ("noise", _finite), "rate": ("learning_rate", _finite), "steps": ("steps", _whole),
     "seed": ("seed", _whole),
 }  # fmt: skip
 
@@ -104,7 +100,7 @@ def _read_model(view: View, by_name: Mapping[str, list[str]]) -> View:
     if ":" in name:
         if name != view.spec.name:  # which would be run
             raise InputError("a link opens no model of your own: use flowsim explore --model")
-        numbers = {key: _number(by_name[f"set-{key}"][-1]) for key in view.numbers
+        numbers = {key: _finite(by_name[f"set-{key}"][-1]) for key in view.numbers
                    if f"set-{key}" in by_name}  # fmt: skip
         return view.with_arguments(**{k: type(view.numbers[k])(x) for k, x in numbers.items()})
     options: dict[str, Any] = {}
@@ -133,9 +129,9 @@ def _changed(view: View, key: str, values: list[str]) -> View:
     """The view with a link's values of one key; unknown keys change nothing."""
     text = values[-1]
     if not view.spec.is_own and type(view.spec.get(key)) is float:
-        return view.with_arguments(**{key: _number(text)})
+        return view.with_arguments(**{key: _finite(text)})
     if key.startswith("fix-"):
-        held = {**view.fixed_values, key.removeprefix("fix-"): _number(text)}
+        held = {**view.fixed_values, key.removeprefix("fix-"): _finite(text)}
         return replace(view, fixed=tuple(held.items()))
     for place, axis in ((0, view.x), (2, view.y)):
         if key == _side(view, axis):
@@ -158,4 +154,4 @@ def _parts(text: str, separator: str, count: int) -> list[float]:
     parts = text.split(separator)
     if len(parts) != count:
         raise InputError(f"a part of the link needs {count} numbers")
-    return [_number(part) for part in parts]
+    return [_finite(part) for part in parts]

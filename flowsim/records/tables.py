@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from flowsim.errors import InputError
+from flowsim.errors import InputError, number
 
 
 def read_columns(path: Path, numeric: Collection[str]) -> dict[str, np.ndarray]:
@@ -50,18 +51,11 @@ def read_columns(path: Path, numeric: Collection[str]) -> dict[str, np.ndarray]:
         name: np.array([cells[i] for _, cells in rows], str) for i, name in enumerate(head)
     }
     for name in (x for x in head if x in numeric):
-        try:
-            columns[name] = np.array([_number(x, between) for x in columns[name].tolist()], float)
-        except ValueError as error:
-            raise InputError(f"the column {name} of {source}: {error}"[:400]) from None
+        cells = columns[name].tolist()
+        plain = [cell.replace("\N{MINUS SIGN}", "-") for cell in cells]
+        values = [number(x if between == "," else x.replace(",", ".")) for x in plain]
+        for cell, value in zip(cells, values, strict=True):
+            if math.isnan(value) and cell.lower() not in ("", "nan"):
+                raise InputError(f"the column {name} of {source} has no number in {cell[:60]!r}")
+        columns[name] = np.array(values, float)
     return columns
-
-
-def _number(cell: str, between: str) -> float:
-    """The float that plain characters spell; Python's own syntax takes 1_0 and foreign digits."""
-    text = cell.replace("\N{MINUS SIGN}", "-") or "nan"
-    if between != ",":
-        text = text.replace(",", ".")
-    if not text.isascii() or "_" in text:
-        raise ValueError(f"could not convert string to float: {cell[:60]!r}")
-    return float(text)

@@ -26,7 +26,7 @@ def test_a_grid_from_the_command_line(flowsim, tmp_path):
     record = read_record(tmp_path / "scan.nc", "scan")
     assert np.allclose(record["e"][[0, -1]], [1 / 30, 2 - 1 / 30])
     assert np.allclose(record["w"][[0, -1]], [-2.85, 2.85])
-    assert record.attrs["command"] == "flowsim scan --p 0.5 --q 0.8 --grid 30x20 --e-range=0:2"
+    assert record.attrs["command"] == "flowsim scan --p 0.5 --q 0.8 --grid 30x20 --window=e=0:2"
     assert [path.name for path in tmp_path.iterdir()] == ["scan.nc"]
     assert_refused(flowsim(*SCAN, *CHAIN, "--grid", "30x20"), "scan.nc", "--overwrite")
 
@@ -86,7 +86,7 @@ def test_scans_are_drawn(flowsim, tmp_path, words):
 def test_the_command_of_a_record(monkeypatch):
     words = ["scan", "--p", "0.5", "--jobs", "2", "--out=x.nc", "--resume", "--w-range", "-1", "1"]
     monkeypatch.setattr(sys, "argv", ["/usr/bin/flowsim", *words])
-    assert neutral_command() == "flowsim scan --p 0.5 --w-range=-1:1"
+    assert neutral_command() == "flowsim scan --p 0.5 --window=w=-1:1"
 
 
 @pytest.mark.slow

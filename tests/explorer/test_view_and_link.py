@@ -127,5 +127,5 @@ def test_starts_are_rounded_to_what_a_click_can_mean():
 
 def test_the_command_opens_the_usual_view_and_chooses_no_axes_unasked():
     assert first_view(Explore()) == View()
-    given = Explore(window={"w": (-1.0, 1.0), "e": (-2.0, 2.0)})
+    given = Explore(window=[{"w": (-1.0, 1.0), "e": (-2.0, 2.0)}])
     assert first_view(given) == replace(View(), window=Window(-1.0, 1.0, -2.0, 2.0))

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 from flowsim.cli import options
 from flowsim.cli.files import read_kernel
 from flowsim.cli.groups import OneChain
-from flowsim.cli.options import CHAIN, number, option, quoted
+from flowsim.cli.options import CHAIN, option, quoted
 from flowsim.cli.output import echo
 from flowsim.cli.printer import as_text
-from flowsim.errors import InputError
+from flowsim.errors import InputError, number
 from flowsim.markov import MarkovChain, SymmetricChain
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from flowsim.cli import options, sizes
 from flowsim.cli.files import require_file
-from flowsim.cli.groups import FigureFiles, ModelOnChain, chain_words
+from flowsim.cli.groups import FigureFiles, ModelOnChain, Window, chain_words
 from flowsim.cli.options import FULL, OUTPUT, TRAINING, Interval, option
 from flowsim.cli.output import neutral_command, progress, write_and_report
 from flowsim.errors import InputError
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from flowsim.markov import GapChain
 
+#: Along w and e, since full models train for long from further out.
 _WINDOW = Interval(-2.0, 2.0)
-_WIDTH = "-2:2, since full models train for long from further out"
 
 
 @dataclass(frozen=True)
-class Compare(ModelOnChain, FigureFiles):
+class Compare(ModelOnChain, Window, FigureFiles):
     kind = "comparison"
     horizon: Annotated[
         float | None,
@@ -45,8 +45,6 @@ class Compare(ModelOnChain, FigureFiles):
                "adamw-papers, on sampled batches."),
     ] = "gd"  # fmt: skip
     grid: options.Grid = None
-    w_range: Annotated[Interval | None, options.side("w", _WIDTH)] = None
-    e_range: Annotated[Interval | None, options.side("e", "-2:2")] = None
     points: options.PointsFile = None
     cloud: options.Cloud = None
     sigma: options.Sigma = None
@@ -103,8 +101,9 @@ def compare(given: Compare) -> None:
     --model states trains transformers with S logits by flow or gd, from points (e, w) of a plane
     that training without noise does not leave; with noise the exact loss sums over S^N sequences.
 
-    Starts are a grid in e and w (with --fix a=X where there is attention; 0.5 by default), those
-    of a file or record (--points), or normal draws (--cloud with --sigma).
+    Starts are a grid in e and w, each from -2 to 2 unless --window says more (with --fix a=X where
+    there is attention; 0.5 by default), those of a file or record (--points), or normal draws
+    (--cloud with --sigma).
 
     \b
     Examples:
@@ -162,9 +161,11 @@ def _check(given: Compare) -> None:
     if given.points is None or given.states or (given.p, given.q) != (None, None):
         given.spec()  # else a record of binary starts may have a chain
     ModelSpec.first(given.model, **given.arguments())
-    window = [x for x in (given.grid, given.w_range, given.e_range) if x is not None]
+    if beyond := given.windows().keys() - {"w", "e"}:
+        raise InputError(f"--window is of the grid in w and e here: omit {min(beyond)}")
+    window = given.grid or given.window
     if (given.points is not None) + (given.cloud is not None) + bool(window) > 1:
-        raise InputError("give one of --grid (with its ranges), --cloud and --points")
+        raise InputError("give one of --grid (with its window), --cloud and --points")
     if given.points is not None:
         require_file(given.points)
     if given.cloud is not None and given.sigma is None:
@@ -219,7 +220,7 @@ def _starts(given: Compare) -> tuple[Tensor, GapChain, dict[str, object]]:
         points = cloud_points(given.cloud, sigma, given.seed, dimensions)
         return points, given.spec().chain(), {"starts": "cloud", "sigma": sigma}
     rows, columns = given.grid or (20, 20)
-    window = given.w_range or _WINDOW, given.e_range or _WINDOW
+    window = {"w": _WINDOW, "e": _WINDOW} | given.windows()
     a = given.fixed().get("a", 0.5) if dimensions == 3 else None
-    points = grid_points(columns, rows, *window, a)
+    points = grid_points(columns, rows, window["w"], window["e"], a)
     return points, given.spec().chain(), {"starts": "grid", "columns": columns, "rows": rows}

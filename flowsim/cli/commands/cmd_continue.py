@@ -7,7 +7,7 @@ from typing import Annotated
 
 from flowsim.cli import options
 from flowsim.cli.groups import ModelFigure
-from flowsim.cli.options import PARAMETERS, WORK, Named, flag, option, settings
+from flowsim.cli.options import PARAMETERS, WORK, Assignment, flag, option, settings
 from flowsim.cli.output import neutral_command, progress, report, write_figure
 from flowsim.errors import InputError
 
@@ -15,18 +15,18 @@ from flowsim.errors import InputError
 @dataclass(frozen=True)
 class Continue(ModelFigure):
     over: Annotated[
-        Named | None,
+        Assignment | None,
         option(PARAMETERS, "NAME=LOW:HIGH:COUNT", "The parameter: a numeric argument of the model, "
                "learning_rate, momentum or weight_decay of --optimizer, or sigma of the starts.",
                parser=settings),
     ] = None  # fmt: skip
     second: Annotated[
-        Named | None,
+        Assignment | None,
         option(PARAMETERS, "NAME=LOW:HIGH:COUNT", "A second parameter: follow the folds, crossings "
                "and flips over both.", "--and", parser=settings),
     ] = None  # fmt: skip
     near: Annotated[
-        list[Named] | None,
+        list[Assignment] | None,
         option(PARAMETERS, "NAME=X", "Follow only the one nearest to that value of --over, at "
                "a value of --and: give both.", parser=options.assignment),
     ] = None  # fmt: skip
@@ -83,7 +83,7 @@ def continue_(given: Continue) -> None:
     if given.fixed():
         raise InputError("--fix has no use here: critical points are of all coordinates")
     figure, stored = given.files_of(
-        "continuation" if given.second is None else "folds", "_".join(x.name for x in several)
+        "continuation" if given.second is None else "folds", "_".join(x.key for x in several)
     )
     model, starts = spec.build(), None
     if given.points is not None:

@@ -6,8 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from flowsim.cli import options
-from flowsim.cli.groups import ModelOnChain
+from flowsim.cli import groups, options
 from flowsim.cli.options import WORK, flag, option
 from flowsim.cli.output import echo, warn
 from flowsim.errors import InputError
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Explore(ModelOnChain):
-    window: options.Windows = None
+class Explore(groups.ModelOnChain, groups.Window):
     port: Annotated[
         int,
         option(WORK, "PORT", "Where the page is served, on this machine only; 0 for any free port.",
@@ -73,9 +71,9 @@ def first_view(given: Explore) -> View:
     usual = {name: known[name].default for name in ("p", "q") if name in known}
     spec = ModelSpec(given.model, usual | given.arguments())
     View(spec)  # refuses sizes that no page shows, before a model of that size is built
-    model = with_axes(spec.build(), *(given.window or ()))
+    model = with_axes(spec.build(), *given.windows())
     plane = model.plane
-    window = {**plane.window, **(given.window or {})}
+    window = plane.window | given.windows()
     return View(
         spec, fixed=tuple(given.fixed().items()),
         window=Window(*window[plane.x], *window[plane.y]), axes=chosen_axes(model),

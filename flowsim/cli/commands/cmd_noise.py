@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Annotated
 
 from flowsim.cli import options
-from flowsim.cli.groups import FigureFiles, HiddenProcess, ModelOnChain, chain_words
+from flowsim.cli.groups import FigureFiles, HiddenProcess, ModelOnChain, Window, chain_words
 from flowsim.cli.options import NOISE, STARTS, WINDOW, Spread, option
 from flowsim.cli.output import progress, write_and_report
 from flowsim.errors import InputError
 
 
 @dataclass(frozen=True)
-class Noise(HiddenProcess, ModelOnChain, FigureFiles):
+class Noise(HiddenProcess, ModelOnChain, Window, FigureFiles):
     kind = "noise"
     temperature: Annotated[
         Spread | None,
@@ -31,7 +31,6 @@ class Noise(HiddenProcess, ModelOnChain, FigureFiles):
         option(NOISE, "X", "Step in time.  [default: 0.05 over the fastest rate]",
                min=1e-12, max=1e12),
     ] = None  # fmt: skip
-    window: options.Windows = None
     resolution: Annotated[
         int, option(WINDOW, "N", "Cells along each axis.", min=1, max=options.MAX_RESOLUTION)
     ] = 24
@@ -72,8 +71,8 @@ def noise(given: Noise) -> None:
     model = spec.build()
     starts: Starts
     if given.points is None:
-        plane = with_axes(model, *(given.window or ())).plane
-        sides = {**plane.window, **(given.window or {})}
+        plane = with_axes(model, *given.windows()).plane
+        sides = {**plane.window, **given.windows()}
         axes = {n: cell_centres(*sides[n], given.resolution) for n in reversed(plane.window)}
         starts = Grid(axes, check_fixed(plane, given.fixed()))
     elif given.window or given.fix:

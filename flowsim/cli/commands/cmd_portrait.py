@@ -112,15 +112,10 @@ def portrait(given: Portrait) -> None:
 
     model = spec.build()
     if given.view == "plane":
-        model = with_axes(model, *(given.window or ()))
+        model = with_axes(model, *given.windows())
     chosen = chosen_axes(model)  # axes other than the model's usual ones
     figure, stored = given.files_of("portrait", *view, *chosen)
     plane = model.plane
-    for name, given_range in (("w", given.w_range), ("e", given.e_range)):
-        if given_range is not None and name not in plane.window:
-            raise InputError(
-                f"the {model.name} model's plane is ({plane.x}, {plane.y}): omit --{name}-range"
-            )
     for path in given.overlay or ():
         from flowsim.drawing.overlay import path_columns
 
@@ -192,8 +187,6 @@ def _check(given: Portrait) -> None:
         )
     if given.show != "label":
         raise InputError("--show goes with --from and the record of a scan")
-    if given.view == "plane" and given.a_range is not None:
-        raise InputError("--a-range goes with --view 3d; in the plane --fix a=X chooses the slice")
     if (given.edge or given.certify) and given.optimizer is not None:
         raise InputError("--edge and --certify are of the flow; omit them with --optimizer")
     if given.view == "3d":

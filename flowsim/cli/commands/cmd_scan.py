@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from flowsim.cli import options
 from flowsim.cli.groups import HiddenProcess, OptimizerOptions, Printed, Tolerances, Window
-from flowsim.cli.options import CHAIN, OUTPUT, SOME, WINDOW, WORK, Interval, option
+from flowsim.cli.options import CHAIN, OUTPUT, SOME, WORK, option
 from flowsim.cli.output import neutral_command, progress, report
 from flowsim.errors import InputError
 
@@ -28,32 +28,12 @@ _CHANCES = "between 0 and 1, or LOW:HIGH:COUNT of them."
 
 
 @dataclass(frozen=True)
-class StartOptions(Window):
+class ScanOptions(Window, HiddenProcess, OptimizerOptions, Tolerances, Printed):
     grid: options.Grid = None
-    ranges: Annotated[
-        list[options.Named] | None,
-        option(WINDOW, "NAME=LOW:HIGH",
-               "Window in any coordinate; may be repeated.  [default: -3:3]",
-               "--range", parser=options.window),
-    ] = None  # fmt: skip
     points: options.PointsFile = None
     cloud: options.Cloud = None
     sigma: options.Sigma = None
     seed: options.Seed = 0
-
-    def windows(self) -> dict[str, Interval]:
-        """The window of every coordinate that has one; InputError if one has two."""
-        found = super().windows()
-        given = [*(self.window or ()), *(name for name, _ in self.ranges or ())]
-        given += [name for name in "ewa" if getattr(self, f"{name}_range") is not None]
-        for name in given:
-            if given.count(name) > 1:
-                raise InputError(f"{name} has two ranges: give it one of them")
-        return found | dict(self.ranges or ())
-
-
-@dataclass(frozen=True)
-class ScanOptions(StartOptions, HiddenProcess, OptimizerOptions, Tolerances, Printed):
     p: Annotated[
         options.Numbers | None,
         option(CHAIN, "P", f"P(0→1), {_CHANCES}", parser=options.probabilities),
@@ -125,11 +105,11 @@ class ScanOptions(StartOptions, HiddenProcess, OptimizerOptions, Tolerances, Pri
 def scan(given: ScanOptions) -> None:
     """Follow gradient flow from many initializations to its limits and record every one.
 
-    Starts are a grid of cells (--grid, with --e-range and the like, and --fix for what does not
-    vary), the points of a file (--points), or normal draws around zero (--cloud with --sigma). The
-    rank-one model takes canonical starts (e, w), or (e, w, a) with --attention, unless another of
-    its coordinates is named. With --optimizer the starts of the rank-one model are trained instead.
-    flowsim portrait --from draws the record.
+    Starts are a grid of cells (--grid, with --window, and --fix for what does not vary), the points
+    of a file (--points), or normal draws around zero (--cloud with --sigma). The rank-one model
+    takes canonical starts (e, w), or (e, w, a) with --attention, unless another of its coordinates
+    is named. With --optimizer the starts of the rank-one model are trained instead. flowsim
+    portrait --from draws the record.
 
     \b
     Examples:
@@ -138,7 +118,7 @@ def scan(given: ScanOptions) -> None:
       flowsim scan --p 0.1:0.9:9 --q 0.1:0.9:9 --cloud 1000 --sigma e=0.1,w=1
       flowsim scan --p 0.5 --q 0.8 --model rank-one --optimizer adamw --grid 64x64
       flowsim scan --p 0.5 --q 0.8 --model uniform --length 2:16:8 --grid 64x64x16
-      flowsim scan --model induction --length 9 --grid 64x64 --range alpha=-6:6
+      flowsim scan --model induction --length 9 --grid 64x64 --window alpha=-6:6
       flowsim scan --model mine.py:DoubleWell --set g=0:1:11 --grid 64x64
     """
     spec = given.spec()
@@ -213,7 +193,7 @@ def _check(given: ScanOptions) -> None:
     if given.cloud is None and given.seed and given.optimizer is None:
         raise InputError("--seed goes with --cloud or --optimizer: nothing else here is random")
     if given.windows() and given.grid is None:
-        raise InputError("ranges go with --grid")
+        raise InputError("--window goes with --grid")
     if given.fix and given.points is not None:
         raise InputError(
             "--fix goes with --grid and --cloud; a file of points has every coordinate"
@@ -228,7 +208,7 @@ def _check(given: ScanOptions) -> None:
         )
 
 
-def _starts_of(given: StartOptions, model: Model, fixed: dict[str, float]) -> Starts:
+def _starts_of(given: ScanOptions, model: Model, fixed: dict[str, float]) -> Starts:
     """The starts, in coordinates of the model, of which ``fixed`` are held at a value."""
     from flowsim.scan.starts import Cloud, Grid, Points, cell_centres
 

@@ -51,8 +51,8 @@ class Controls:
             values, abouts = values | view.numbers, abouts | dict(view.spec.parameters)
         self.sliders = {name: _slider(name, *_range(value, abouts[name]), name, _step(value))
                         for name, value in values.items()}  # fmt: skip
-        self.arguments = column(*self.sliders.values(), sizing_mode="stretch_width")
-        self.arguments.name = "arguments"
+        sliders = self.sliders.values()
+        self.arguments = column(*sliders, sizing_mode="stretch_width", name="arguments")
         sizes = {name: next(iter(models_with(name).values())).slider or (1, 1)
                  for name in ("length", "states")}  # fmt: skip
         self.length = self._spinner("N, positions", "length", *sizes["length"])
@@ -118,10 +118,10 @@ class Controls:
     def _boxes(self, key: str, *labels: str) -> Any:
         return self._widget(models.CheckboxGroup, key, labels=list(labels), inline=len(labels) > 1)
 
-    def roots(self) -> dict[str, Any]:
-        """Every widget by its name, for the page's template."""
+    def roots(self) -> list[Any]:
+        """Every widget, which the page's template finds by its name."""
         widgets = [value for value in vars(self).values() if hasattr(value, "name")]
-        return {widget.name: widget for widget in (*widgets, *self.saving.values())}
+        return [*widgets, *self.saving.values()]
 
 
 def _look() -> models.InlineStyleSheet:

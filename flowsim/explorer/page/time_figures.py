@@ -40,14 +40,14 @@ Scale = Callable[[np.ndarray], np.ndarray]
 
 
 class Line(NamedTuple):
-    """A curve of one panel, its look and its name."""
+    """A curve of one panel, its look and the word at its end."""
 
     time: np.ndarray
     values: np.ndarray
     colour: str
     width: float
     dash: list[int]
-    name: str = ""
+    label: str = ""
 
     @property
     def begins(self) -> float:
@@ -78,7 +78,7 @@ class TimeFigures:
         self.unigram, unigram_words = _named_line(loss, [1, 3], "unigram", 200)
         self.target, target_words = _named_line(gap, [4, 4], "gap of the chain", 8)
         self.names = [best_words, unigram_words, target_words]
-        self.layout = column(self.figures, sizing_mode="stretch_both")
+        self.layout = column(self.figures, sizing_mode="stretch_both", name="times")
 
     def _panel(self, quantity: str, last: bool) -> Any:
         plot = figure(
@@ -226,7 +226,7 @@ def _at_ends(lines: Sequence[Line]) -> dict[str, list[Any]]:
     for line in lines:
         there = np.flatnonzero(np.isfinite(line.time) & np.isfinite(line.values))
         if len(there):
-            ends.append((float(line.values[there[-1]]), float(line.time[there[-1]]), line.name))
+            ends.append((float(line.values[there[-1]]), float(line.time[there[-1]]), line.label))
     heights = [y for line in lines for y in line.values[np.isfinite(line.values)]]
     reach = max(float(np.ptp(heights)), 1e-6) if heights else 1.0
     labels: list[tuple[float, float, str]] = []

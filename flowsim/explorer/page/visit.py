@@ -60,9 +60,7 @@ class Visit:
         self.outgoing, self.choices = Outgoing(self), Choices(self)
         self.panel = TrainerPanel(self)
         Keyboard(self, Gestures(self))
-        roots = {**self.controls.roots(), "plane": self.plane.figure, "times": self.times.layout}
-        for name, root in roots.items():
-            root.name = name
+        for root in (*self.controls.roots(), self.plane.figure, self.times.layout):
             document.add_root(root)
         document.on_session_destroyed(lambda _: self.jobs.close())
         self.show(view, everything=True)
