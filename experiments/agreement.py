@@ -73,7 +73,7 @@ class Case:
     grid: int
 
     @property
-    def name(self) -> str:
+    def title(self) -> str:
         noise = f" noise {self.noise:g} on {ON[self.noise_on]}" if self.noise else ""
         return f"p={self.p:g} q={self.q:g} d={self.d} N={self.length}{noise}"
 
@@ -99,11 +99,11 @@ def all_cases(grid: int) -> list[Case]:
 def run(case: Case, state: Path | None) -> xr.Dataset:
     """The record of one ensemble without its curves, kept in the folder: a worker's task."""
     torch.set_num_threads(1)
-    path = state / f"{case.name} {case.grid}.nc".replace(" ", "_") if state else None
+    path = state / f"{case.title} {case.grid}.nc".replace(" ", "_") if state else None
     if path and path.exists():
         return read_record(path, "agreement")
     began = time.process_time()
-    points = grid_points(case.grid, case.grid // 2, e_range=(0.0, 2.0))
+    points = grid_points(case.grid, case.grid // 2, window={"e": (0.0, 2.0)})
     record = compare(case.settings(), points)
     names = [name for name, v in record.items() if v.dims == ("point",)]
     kept = record[names].load()
@@ -115,7 +115,7 @@ def run(case: Case, state: Path | None) -> xr.Dataset:
         _follow_by_flow(case, points, kept, int(row))
     if path:
         write_record(kept, path)
-    print(f"{case.name}: {time.process_time() - began:.0f} s of one core", file=sys.stderr)
+    print(f"{case.title}: {time.process_time() - began:.0f} s of one core", file=sys.stderr)
     return kept
 
 
@@ -148,7 +148,7 @@ def joined(found: dict[Case, xr.Dataset], grid: int) -> xr.Dataset:
             for name in KEPT}  # fmt: skip
     which = np.concatenate([np.full(r.sizes["point"], i) for i, r in enumerate(found.values())])
     data["case_of_point"] = ("point", which.astype(np.int16))
-    attrs = {"kind": "agreement", "cases": [case.name for case in found], "grid": grid}
+    attrs = {"kind": "agreement", "cases": [case.title for case in found], "grid": grid}
     record = xr.Dataset(data, attrs=attrs)
     first = next(iter(found.values()))
     for name in ("predicted", "outcome"):
@@ -158,7 +158,7 @@ def joined(found: dict[Case, xr.Dataset], grid: int) -> xr.Dataset:
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:
     """Summary of every ensemble for agreement.json."""
-    known = {case.name: case for case in all_cases(record.attrs["grid"])}
+    known = {case.title: case for case in all_cases(record.attrs["grid"])}
     which = record["case_of_point"].to_numpy()
     return {"lines": [counted(known[name], record.isel(point=which == i))
                       for i, name in enumerate(record.attrs["cases"])]}  # fmt: skip
@@ -184,7 +184,7 @@ def counted(case: Case, record: xr.Dataset) -> dict[str, Any]:
         for i in np.flatnonzero(wrong)
     ]  # fmt: skip
     line: dict[str, Any] = {
-        "case": case.name,
+        "case": case.title,
         **{name: getattr(case, name) for name in ("d", "length", "noise", "noise_on", "grid")},
         "points": len(outcome),
         "unresolved": int((~decided).sum()),

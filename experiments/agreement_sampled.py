@@ -29,7 +29,7 @@ KEPT = ("flow_predicted", "outcome", "not_finite")
 
 def compute(cells: int = 8, seeds: int = 3, steps: int = 1000) -> xr.Dataset:
     """Outcomes over (case, seed, point), and what the flow says."""
-    points = grid_points(cells, cells // 2, e_range=(0.0, 2.0))
+    points = grid_points(cells, cells // 2, window={"e": (0.0, 2.0)})
     found = {}
     for name in timed(CASES):
         chain, d = CASES[name]

@@ -25,9 +25,9 @@ ENDS = {
 }
 
 
-def network(name: str, steps: int, until: float) -> dict[str, Any]:
+def network(kind: str, steps: int, until: float) -> dict[str, Any]:
     """Results of ``reduce`` for a network, or its refusal."""
-    losses, start = NETWORKS[name]()
+    losses, start = NETWORKS[kind]()
     weights = sum(w.numel() for w in start.values())
     try:
         models = [flowsim.reduce(loss, start, steps=steps) for loss in losses]
@@ -35,7 +35,7 @@ def network(name: str, steps: int, until: float) -> dict[str, Any]:
         return {"weights": weights, "refused": str(error)}
     model = models[0]
     kept = flowsim.reduction.conserved(*models, degree=2)
-    until = min(until, ENDS.get(name, until))
+    until = min(until, ENDS.get(kind, until))
     growth = flowsim.reduction.transverse_growth(model, until=until)
     return {
         "weights": weights, "coordinates": len(model.coordinates),

@@ -35,7 +35,7 @@ NAMES = list(BASINS)
 def compute(side: int = 20, steps: int = 5000) -> xr.Dataset:
     """Every comparison, over case and point."""
     parts = {}
-    points = grid_points(side, side // 2, e_range=(0.0, 2.0))
+    points = grid_points(side, side // 2, window={"e": (0.0, 2.0)})
     for (states, p), noise in timed(product(CHAINS, NOISE)):
         settings = Comparison(
             p, None, "states", d=DIMENSION, length=LENGTHS[states], noise=noise, steps=steps,

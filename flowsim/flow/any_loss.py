@@ -312,7 +312,7 @@ class BatchState:
 
     def replayed(
         self,
-        name: str,
+        operation: str,
         function: Callable[..., tuple[Tensor, ...]],
         columns: Sequence[str],
         *more: Tensor,
@@ -324,7 +324,7 @@ class BatchState:
         parts = [
             x for x in ("signs", "logarithmic", "seen", "zero") if getattr(chart, x) is not None
         ]
-        key = name, chart.at_zero, *flags.values(), *parts
+        key = operation, chart.at_zero, *flags.values(), *parts
         if key not in self.replays:
             own = copy(self)
 

@@ -167,7 +167,7 @@ class OptimizerChoice:
     @classmethod
     def named(
         cls,
-        name: str,
+        optimizer: str,
         d: int | None = 8,
         seed: int = 0,
         nudge: float | None = None,
@@ -176,7 +176,7 @@ class OptimizerChoice:
         """The optimizer of that name, with the same usual numbers as on the command line.
 
         Args:
-            name: "gd", "momentum" (gradient descent with momentum 0.9 unless given), "adam" or
+            optimizer: "gd", "momentum" (gradient descent with momentum 0.9 unless given), "adam" or
                 "adamw" with torch's defaults, "adamw-papers" with those of AM Table 2, or "own",
                 the model's ``step``, which has steps alone. The first two descend the population
                 loss unless ``loss`` is "sampled". Of whole transformers also "sgd" and "flow".
@@ -186,19 +186,19 @@ class OptimizerChoice:
         Raises:
             InputError: an unknown name, a number that the optimizer has not, or as for the class.
         """
-        if name not in (*OPTIMIZERS, *TRAINERS):
-            raise InputError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, not {name!r}")
-        if name == "own":
+        if optimizer not in (*OPTIMIZERS, *TRAINERS):
+            raise InputError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, not {optimizer!r}")
+        if optimizer == "own":
             numbers = {key: value for key, value in numbers.items() if value != "population"}
         special = {"trainer", "momentum", "weight_decay", *_OF_ADAM, *_OF_FLOW, *REDUCED}
-        known = {field.name for field in fields(cls)} - special | {*_OWN.get(name, ())}
-        if foreign := sorted(numbers.keys() - ({"steps"} if name == "own" else known)):
-            raise InputError(f"the optimizer {name} has no {', '.join(foreign)}")
+        known = {field.name for field in fields(cls)} - special | {*_OWN.get(optimizer, ())}
+        if foreign := sorted(numbers.keys() - ({"steps"} if optimizer == "own" else known)):
+            raise InputError(f"the optimizer {optimizer} has no {', '.join(foreign)}")
         given = {key: value for key, value in numbers.items() if value is not None}
-        trainer, usual = _NAMED.get(name, (name, {}))
-        if name == "gd" and given.get("loss") == "sampled":
+        trainer, usual = _NAMED.get(optimizer, (optimizer, {}))
+        if optimizer == "gd" and given.get("loss") == "sampled":
             trainer = "sgd"
-        return cls(trainer, **usual | given, d=d, seed=seed, nudge=nudge, own=name == "own")
+        return cls(trainer, **usual | given, d=d, seed=seed, nudge=nudge, own=optimizer == "own")
 
     @property
     def recipe(self) -> OptimizerChoice:

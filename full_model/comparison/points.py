@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -27,21 +29,29 @@ MAX_POINTS = 2**20
 def grid_points(
     w_cells: int,
     e_cells: int,
-    w_range: tuple[float, float] = (-2.0, 2.0),
-    e_range: tuple[float, float] = (-2.0, 2.0),
+    window: Mapping[str, tuple[float, float]] = MappingProxyType({}),
     a: float | None = None,
 ) -> Tensor:
     """Centres of a grid of cells, (e_cells·w_cells, 2 or 3), w running fastest.
 
+    Args:
+        w_cells, e_cells: numbers of cells along w and e.
+        window: the ranges of w and e, by name; −2 to 2 where none is given, since full models train
+            for long from further out.
+        a: the third coordinate of all points, if there is one.
+
     Raises:
-        InputError: more than ``MAX_POINTS`` cells.
+        InputError: more than ``MAX_POINTS`` cells, or a range of another coordinate.
 
     >>> import full_model
-    >>> full_model.grid_points(2, 1, w_range=(-1, 1), e_range=(0, 1)).tolist()
+    >>> full_model.grid_points(2, 1, {"w": (-1, 1), "e": (0, 1)}).tolist()
     [[0.5, -0.5], [0.5, 0.5]]
     """
     _require_few(w_cells * e_cells)
-    axes = [cell_centres(*e_range, e_cells), cell_centres(*w_range, w_cells)]
+    if others := window.keys() - {"e", "w"}:
+        raise InputError(f"the window of a grid is of e and w, not of {min(others)}")
+    cells = {"e": e_cells, "w": w_cells}
+    axes = [cell_centres(*window.get(name, (-2.0, 2.0)), cells[name]) for name in cells]
     axes += [] if a is None else [np.array([a])]
     return check_points(torch.tensor(list(product(*axes)), dtype=torch.float64))
 

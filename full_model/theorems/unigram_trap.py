@@ -61,7 +61,7 @@ class UnigramTrap:
         return self.eigenvalues[..., 0]
 
     @property
-    def traps(self) -> Tensor:
+    def is_trap(self) -> Tensor:
         """Is S positive definite beyond rounding, the point smooth and the rest at rest, (...)."""
         return _positive(self.eigenvalues) & self.smooth & self.at_rest
 
@@ -74,7 +74,7 @@ def unigram_trap(arch: Architecture, weights: Weights, chain: BinaryChain) -> Un
             say how far the point is from the set e = 0, hence how much the rest still moves.
 
     Returns:
-        UnigramTrap; ``traps`` says whether gradient flow from these weights stays at the unigram.
+        UnigramTrap; ``is_trap`` says whether gradient flow from these weights stays at the unigram.
 
     Raises:
         InputError: as ``trap_matrix``.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from flowsim.cli import options, sizes
 from flowsim.cli.files import require_file
 from flowsim.cli.groups import FigureFiles, ModelOnChain, Window, chain_words
-from flowsim.cli.options import FULL, OUTPUT, TRAINING, Interval, option
+from flowsim.cli.options import FULL, OUTPUT, TRAINING, option
 from flowsim.cli.output import neutral_command, progress, write_and_report
 from flowsim.errors import InputError
 from flowsim.models.states import HIDDEN_PER_STATE
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from flowsim.markov import GapChain
-
-#: Along w and e, since full models train for long from further out.
-_WINDOW = Interval(-2.0, 2.0)
 
 
 @dataclass(frozen=True)
@@ -161,8 +158,6 @@ def _check(given: Compare) -> None:
     if given.points is None or given.states or (given.p, given.q) != (None, None):
         given.spec()  # else a record of binary starts may have a chain
     ModelSpec.first(given.model, **given.arguments())
-    if beyond := given.windows().keys() - {"w", "e"}:
-        raise InputError(f"--window is of the grid in w and e here: omit {min(beyond)}")
     window = given.grid or given.window
     if (given.points is not None) + (given.cloud is not None) + bool(window) > 1:
         raise InputError("give one of --grid (with its window), --cloud and --points")
@@ -220,7 +215,6 @@ def _starts(given: Compare) -> tuple[Tensor, GapChain, dict[str, object]]:
         points = cloud_points(given.cloud, sigma, given.seed, dimensions)
         return points, given.spec().chain(), {"starts": "cloud", "sigma": sigma}
     rows, columns = given.grid or (20, 20)
-    window = {"w": _WINDOW, "e": _WINDOW} | given.windows()
     a = given.fixed().get("a", 0.5) if dimensions == 3 else None
-    points = grid_points(columns, rows, window["w"], window["e"], a)
+    points = grid_points(columns, rows, given.windows(), a)
     return points, given.spec().chain(), {"starts": "grid", "columns": columns, "rows": rows}

@@ -141,12 +141,12 @@ def test_long_contexts_need_no_sequences():
 def test_units_on_their_kink_are_named():
     arch = Architecture(3, 4, attention="none")
     weights = at_unigram(normal_weights(arch, 7, 0.1), CHAINS[0])
-    assert unigram_trap(arch, weights, CHAINS[0]).traps
+    assert unigram_trap(arch, weights, CHAINS[0]).is_trap
     weights["positions"][2] = 0
     trap = unigram_trap(arch, weights, CHAINS[0])
-    assert trap.smallest > 0 and not trap.smooth and not trap.traps
+    assert trap.smallest > 0 and not trap.smooth and not trap.is_trap
     soft = Architecture(3, 4, attention="none", activation="gelu")
-    assert unigram_trap(soft, weights, CHAINS[0]).traps
+    assert unigram_trap(soft, weights, CHAINS[0]).is_trap
 
 
 @pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: f"{chain.p} {chain.q}")
@@ -174,7 +174,7 @@ def test_a_trap_below_one_from_minus_two():
     weights, loss = descend(arch, {k: w + noise[k] for k, w in weights.items()}, chain, 600)
     assert (loss - chain.stationary_entropy).abs().max() < 1e-9
     assert weights["embedding"].norm(dim=-1).max() < 1e-6
-    assert unigram_trap(arch, weights, chain).traps.all()
+    assert unigram_trap(arch, weights, chain).is_trap.all()
 
 
 @pytest.mark.slow
@@ -186,7 +186,7 @@ def test_what_the_rest_moves_while_the_embedding_dies():
     weights = at_unigram(normal_weights(arch, 15, 0.5), chain, torch.tensor([0.01, -0.02]).double())
     weights["bias"] += 0.01
     near = unigram_trap(arch, weights, chain)
-    assert near.at_rest and near.traps
+    assert near.at_rest and near.is_trap
     from full_model.theorems.unigram_trap import off_the_set, where_it_ends
 
     later = where_it_ends(arch, weights, chain, off_the_set(arch, weights, chain))
@@ -212,7 +212,7 @@ def test_descent_obeys_its_sign(chain):
     clear = trap.smallest.abs() > 0.2
     clear &= trap.eigenvalues.abs().amax(-1) < 10  # else steps are too large
     weights = {k: w[clear] for k, w in weights.items()}
-    trapped, lowest = trap.traps[clear], trap.eigenvectors[clear][..., 0]
+    trapped, lowest = trap.is_trap[clear], trap.eigenvectors[clear][..., 0]
     assert trapped.sum() >= 3 and (~trapped).sum() >= 3
     start = normal_weights(arch, 18, 1e-4, (64,))["embedding"][clear]
     start = start + 1e-4 * lowest * (start * lowest).sum(-1, keepdim=True).sign()
