@@ -15,6 +15,7 @@ from flowsim import (
     BinaryChain,
     Label,
     Rule,
+    Status,
     find_limits,
     trajectories,
 )
@@ -143,3 +144,15 @@ def test_a_row_that_counts_ones_ever_more_drifts():
     excess = model.loss(path) - model.chain.entropy_rate
     assert (excess > 0.2 * model.chain.mutual_information).all()
     assert (excess.diff() < 0).all()
+
+
+def test_a_row_whose_best_bias_follows_drifts_too_and_needs_time_to_be_labelled():
+    """A valley of the loss leads to a → −∞ while e²|a| stays bounded."""
+    model = UniformAttentionModel(BinaryChain(0.5, 0.8), 2)
+    start = torch.tensor([[2.2563, 1.8470, -0.7001]], dtype=torch.float64)
+    found = find_limits(model, start, max_steps=60)
+    assert found.label == Label.UNRESOLVED and found.status == Status.TIMED_OUT
+    assert found.theta[0, 2] < -2 and found.loss < model.loss(start)
+    found = find_limits(model, start)
+    assert found.label == Label.LOCAL_MINIMUM and found.rule == Rule.DRIFTS
+    assert found.theta[0, 2] < -20

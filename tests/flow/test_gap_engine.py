@@ -126,25 +126,6 @@ def test_no_label_stands_that_a_displaced_neighbour_does_not_share(p, q):
     assert (label == expected)[clear].all()
 
 
-def test_the_rule_tells_rows_that_neighbours_decided():
-    model = CanonicalModel(BinaryChain(0.5, 0.8))
-    w = -0.4
-    squared = w * w - math.log(-w) + SADDLE_ENERGY
-    offsets = torch.tensor([1.0, 1e-3, 1e-8, 3e-10, 0.0], dtype=torch.float64)
-    start = torch.stack([(squared + offsets).sqrt(), torch.full_like(offsets, w)], dim=1)
-    limits = find_limits(model, start)
-    assert limits.rule.tolist() == [
-        Rule.REACHED_MINIMA,
-        Rule.REACHED_MINIMA,
-        Rule.REACHED_MINIMA,
-        Rule.SHADOWS,
-        Rule.NONE,
-    ]
-    assert limits.label.tolist() == [Label.GLOBAL_MINIMUM] * 4 + [Label.UNRESOLVED]
-    assert (limits.status[:4] == Status.CONVERGED).all()
-    assert limits.evaluations[3] > 5 * limits.evaluations[0]
-
-
 def test_extreme_starts_have_an_answer_or_a_reason():
     model = CanonicalModel(BinaryChain(0.5, 0.8))
     small = torch.tensor([[1e-170, -1.0], [5e-324, 1.0], [0.3, -1e-320], [19.0, -1e-150],

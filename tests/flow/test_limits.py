@@ -1,11 +1,9 @@
 import math
 
-import mpmath
 import numpy as np
 import pytest
 import torch
 from conftest import REFERENCE, relative_error, rows, uniform_starts
-from oracle import Canonical
 
 from flowsim import (
     BinaryChain,
@@ -20,10 +18,8 @@ from flowsim.flow import settling_times
 from flowsim.models import (
     CanonicalModel,
     LinearAttentionModel,
-    energy,
     reaches_global_minimum,
 )
-from flowsim.models.canonical.basins import SADDLE_ENERGY
 
 NAMES = {"global": Label.GLOBAL_MINIMUM, "local": Label.LOCAL_MINIMUM}
 
@@ -46,44 +42,6 @@ def test_reference_hitting_times(row):
     start = rows(row["e0"], row["w0"])
     time = hitting_times(model_at(row["p"], row["q"]), start, row["excess_fraction"])
     assert relative_error(time.item(), row["time"]) <= 1e-11
-
-
-@pytest.mark.slow
-def test_second_set_end_points_and_times_by_quadrature():
-    p, q, e, w = "0.5", "0.8", 1.1, -0.15
-    model, oracle = model_at(float(p), float(q)), Canonical(p, q)
-    start = rows(e, w)
-    limit = find_limits(model, start)
-    mpmath.mp.dps = 16  # a quadrature in a quadrature
-    end_e, end_w = oracle.global_end(e, w, float(limit.theta[1]))
-    assert abs(limit.theta[0] - float(end_e)) < 1e-9
-    assert abs(limit.theta[1] - float(end_w)) < 1e-9
-    # the time to the excess that the flow has when w is halfway to its end
-    halfway = (mpmath.mpf(w) + end_w) / 2
-    squared = oracle.energy(mpmath.mpf(e), mpmath.mpf(w)) + halfway**2
-    squared += mpmath.sign(halfway) * mpmath.log(abs(halfway))
-    floor = oracle.loss_of_gap(oracle.target)[0]
-    excess = oracle.loss_of_gap(squared * (1 + 2 * halfway * abs(halfway)))[0] - floor
-    fraction = float(excess / (oracle.point(e, w)[1] - floor))
-    expected = oracle.time_to(e, w, halfway)
-    assert relative_error(hitting_times(model, start, fraction).item(), expected) < 1e-9
-
-
-@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
-def test_near_the_separatrix_right_or_unresolved_never_wrong(p, q, generator):
-    """Starts with E − E_s = ±10^−k: resolved down to 1e-9, then honest."""
-    model = model_at(p, q)
-    right = rows(-0.05, -0.2, -0.4, -0.6) if p + q > 1 else rows(-0.8, -1.2, -2.0, -2.9)
-    offset = 10.0 ** -torch.arange(6, 17, dtype=torch.float64)
-    offset = torch.cat([offset, -offset]).unsqueeze(1)
-    squared = right.square() - right.abs().log() + SADDLE_ENERGY + offset
-    start = torch.stack([squared.sqrt(), right.expand_as(squared)], dim=-1)
-    label = find_limits(model, start).label
-    expected = torch.where(energy(start) > SADDLE_ENERGY, 1, 2)
-    assert ((label == expected) | (label == Label.UNRESOLVED)).all()
-    resolved = offset.abs().expand_as(squared) >= 0.99e-9
-    assert (label == expected)[resolved].all()
-    assert (label == Label.UNRESOLVED).any()
 
 
 @pytest.mark.parametrize("delta", [1e-9, -1e-15])

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from conftest import REFERENCE, rows
+from conftest import rows
 
 import flowsim
 from flowsim import (
@@ -34,15 +34,6 @@ def difference(model, start, times, **tolerances):
     found = trajectories(model, start, times, **tolerances)
     assert found.shape == exact.shape
     return (found - exact).abs().max()
-
-
-@pytest.mark.parametrize("row", REFERENCE["hitting_time"], ids=lambda r: f"{r['p']},{r['q']}")
-def test_physical_time_reaches_the_reference_point(row):
-    model = CanonicalModel(BinaryChain(row["p"], row["q"]))
-    times = torch.tensor([0.0, row["time"]], dtype=torch.float64)
-    end = trajectories(model, rows(row["e0"], row["w0"]), times)[-1]
-    assert abs(end[1] - row["w_at_time"]) < 1e-8
-    assert abs(model.loss(end) - row["loss_at_time"]) < 1e-10
 
 
 @pytest.mark.parametrize(("kind", "start"), [

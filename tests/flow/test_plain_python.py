@@ -19,6 +19,7 @@ import flowsim
 from flowsim import (
     Label,
     Rule,
+    Status,
     find_limits,
     trajectories,
 )
@@ -140,6 +141,10 @@ def test_labels_beside_the_separatrix_are_right_or_open(name, off, rule):
     sides = [Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM]
     assert found.label.tolist() == (sides if rule == Rule.SHADOWS else [Label.UNRESOLVED] * 2)
     assert found.rule.tolist() == [rule] * 2
+    if rule == Rule.SHADOWS:  # of orbits beside them, which are counted
+        assert (found.status == Status.CONVERGED).all()
+        usual = find_limits(model, 2 * torch.tensor(starts[:1], dtype=torch.float64))
+        assert (found.evaluations > 3 * usual.evaluations).all()
 
 
 @pytest.mark.slow

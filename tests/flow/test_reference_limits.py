@@ -1,4 +1,4 @@
-"""Labels by torchdiffeq alone, and the sample of a portrait's labels that it decides again."""
+"""Paths and labels by torchdiffeq alone, and the sample of labels that it decides again."""
 
 import math
 
@@ -24,9 +24,20 @@ from flowsim.models import (
     energy,
     reaches_global_minimum,
 )
-from flowsim.reference import confirm, reference_labels, reference_limits
+from flowsim.reference import confirm, integrate, reference_labels, reference_limits
 
 CHAINS = [(0.5, 0.8), (0.2, 0.3)]
+
+
+def test_paths_that_are_not_finite_cost_only_themselves_and_progress_is_the_share_of_times():
+    model, times = CanonicalModel(BinaryChain(0.5, 0.8)), torch.tensor([0.0, 5.0, 10.0]).double()
+    start = torch.tensor([[1.0, -1.0], [math.nan, 0.5]], dtype=torch.float64)
+    seen = []
+    path = integrate(model, start, times, 1e-9, 1e-10, progress=seen.append)
+    assert torch.equal(path[:, 0], integrate(model, start[:1], times, 1e-9, 1e-10)[:, 0])
+    assert path[1:, 1].isnan().all() and path[0, 1, 1] == 0.5
+    assert seen[0] == 1 / 3 and seen[-1] == 2 / 3 and sorted(seen) == seen
+    assert integrate(model, start[1:], times[:2])[1].isnan().all()
 
 
 @pytest.mark.parametrize(("p", "q"), CHAINS)

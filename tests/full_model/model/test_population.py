@@ -38,22 +38,6 @@ def test_source_agrees_with_the_chain():
     assert float(five.entropy_rate[0]) == pytest.approx(rate)
 
 
-@pytest.mark.parametrize("states", [2, 4])
-def test_samples_have_the_law_of_the_chain(states):
-    kernels = torch.rand(2, states, states, dtype=F64, generator=torch.Generator().manual_seed(1))
-    source = MarkovSource(kernels / kernels.sum(-1, keepdim=True))
-    x, y = source.sample(20_000, 13, torch.Generator().manual_seed(2))
-    assert (x[..., 1:] == y[..., :-1]).all()
-    for m in range(2):
-        for n in (0, 12):  # stationary at the first place and the last, the last target included
-            counts = torch.zeros(states, states, dtype=F64)
-            pair = (x[m, :, n].long(), y[m, :, n].long())
-            counts.index_put_(pair, torch.ones(20_000, dtype=F64), accumulate=True)
-            law = source.stationary[m][:, None] * source.kernel[m]
-            error = (counts / 20_000 - law).abs() / (law * (1 - law) / 20_000).sqrt()
-            assert error.max() < 4.5
-
-
 @pytest.mark.parametrize("output", ["binary", "states"])
 def test_enumeration_is_the_expectation_written_out(output):
     """Every sequence and every next symbol, one at a time, weighed with its probability."""

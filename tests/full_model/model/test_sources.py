@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from flowsim import InputError, MarkovChain
+from flowsim import BinaryChain, InputError, MarkovChain
 from flowsim.chains import DirichletPrior, DoublyStochasticPrior, OrderChain, SymmetricChain
 from flowsim.chains.hidden import process
 from flowsim.training import Recipe
@@ -22,6 +22,7 @@ ROWS = [[0.1, 0.9], [0.3, 0.7], [1.0, 0.0], [0.6, 0.4]]
 CYCLE = [[0.0, 1.0, 0.0], [0.5, 0.0, 0.5], [1.0, 0.0, 0.0]]
 DATA = [
     SymmetricChain(3, 0.9),
+    MarkovSource.of([BinaryChain(0.1, 0.4), BinaryChain(0.8, 0.7)]),
     MarkovChain(CYCLE),
     OrderChain(ROWS),
     DirichletPrior(2, 2),
@@ -32,9 +33,9 @@ DATA = [
 ]
 
 
-@pytest.mark.parametrize("data", DATA, ids=lambda data: f"{data}"[:40])
+@pytest.mark.parametrize("data", DATA, ids=[type(data).__name__ for data in DATA])
 def test_samples_follow_the_law_of_sequences(data):
-    source, n = source_of(data, 2), 4
+    source, n = data if isinstance(data, MarkovSource) else source_of(data, 2), 4
     tokens = all_sequences(n, source.states)
     laws = source.next_laws(tokens)
     law = sequence_law(source, tokens, laws)
