@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cached_property, wraps
 from inspect import isfunction, signature
 from itertools import product
 from types import MappingProxyType
@@ -242,15 +242,6 @@ class _FormerPlane:
     holds = Former("holds", "fixable")
 
 
-class _NoAxis:
-    """The vertical axis of a plane, until it has one."""
-
-    def __get__(self, plane: Any, kind: Any = None) -> str:
-        if plane is None:
-            return ""
-        raise InputError(f"the model {plane.model.name} has one coordinate, and no plane")
-
-
 class Plane(_FormerPlane):
     """Two axes on which starts are laid, and the way to the model's coordinates and back.
 
@@ -273,7 +264,14 @@ class Plane(_FormerPlane):
     """
 
     x = ""
-    y: str = cast(Any, _NoAxis())
+
+    @cached_property
+    def y(self) -> str:
+        """The vertical axis; InputError where the model has one coordinate."""
+        _, *up = self.model._axes or self.model.coordinates[:2]
+        if not up:
+            raise InputError(f"the model {self.model.name} has one coordinate, and no plane")
+        return up[0]
 
     def __init__(self, model: Model) -> None:
         if not hasattr(model, "coordinates"):
@@ -285,11 +283,9 @@ class Plane(_FormerPlane):
                 f"another name, such as {name}_"
             )
         self.model = model
-        across, *up = model._axes or model.coordinates[:2]
-        self.x = self.x or across
-        if up:
-            self.y = type(self).y or up[0]
-        self.window = dict.fromkeys((self.x, self.y) if up else (self.x,), (-3.0, 3.0))
+        self.x = self.x or (model._axes or model.coordinates)[0]
+        axes = (self.x, self.y) if len(model.coordinates) > 1 else (self.x,)
+        self.window = dict.fromkeys(axes, (-3.0, 3.0))
         self.fixable = tuple(name for name in model.coordinates if name not in self.window)
         third = self.fixable[0] if len(model.coordinates) == 3 == len(self.fixable) + 2 else None
         keeps = zip(model.coordinates, model.keeps_sign, strict=True)

@@ -22,7 +22,6 @@ from flowsim.boundary.edges import (
 )
 from flowsim.boundary.shooting import Shooting
 from flowsim.errors import InputError
-from flowsim.flow.labelling import label_ends
 from flowsim.flow.options import accepts_starts
 from flowsim.flow.orbits import find_limits
 from flowsim.flow.solver import solver_of
@@ -33,6 +32,8 @@ from flowsim.landscape.ends import Ends
 _ALONG, _NODES = {1: 256, 2: 64}, 4096
 #: Brackets around the boundary are halved to this part of the window.
 _EXACT = 3e-8
+#: Error per step of starts whose side of the boundary is asked.
+_ONCE = 1e-9
 #: Halvings between places on a line, if the field alone is asked.
 _EXACTLY = 50
 #: Steps of the descent, its first length in cells, and the divisor of a length that failed.
@@ -188,11 +189,8 @@ class Search:
 
     def _codes_of(self, theta: Tensor, exact: bool = True) -> np.ndarray:
         """Codes of the ends of θ (m, k); −1 of those in no basin."""
-        follow_once = getattr(self.solver, "follow_once", None)
-        if exact and follow_once is not None:
-            found = label_ends(self.model, follow_once(theta))
-        else:
-            found = find_limits(self.model, theta)
+        rtol = min(_ONCE, self.solver.defaults.rtol) if exact else None
+        found = find_limits(self.model, theta, rtol, solver=self.solver, once=exact)
         return self.ends.basins(found.label, found.theta, found.loss).numpy()
 
     def nearest(self, starts: np.ndarray, own: np.ndarray | None = None) -> np.ndarray:

@@ -69,7 +69,7 @@ def manifold_edges(
     sides = [m.saddle + sign * _beside(window) * m.across for m in found for sign in (1, -1)]
     end_codes = label(torch.stack(sides)[:, order].numpy()).reshape(-1, 2)
     return [
-        _edge_in(window, manifold.points[:, order], pair)
+        _edge(_cut(window, manifold.points[:, order]), pair)
         for manifold, pair in zip(found, end_codes, strict=True)
         if pair[0] != pair[1] and (pair > 0).all()
     ]
@@ -79,15 +79,14 @@ def _beside(window: Mapping[str, Range]) -> float:
     return _BESIDE * float(np.linalg.norm([high - low for low, high in window.values()]))
 
 
-def _inside(window: Mapping[str, Range], points: np.ndarray) -> np.ndarray:
-    low, high = np.array([*window.values()]).T
-    found: np.ndarray = ((points >= low) & (points <= high)).all(axis=1)
-    return found
+def _edge(points: np.ndarray, pair: np.ndarray) -> Edge:
+    return Edge(points, np.broadcast_to(pair, points.shape))
 
 
-def _edge_in(window: Mapping[str, Range], points: np.ndarray, pair: np.ndarray) -> Edge:
+def _cut(window: Mapping[str, Range], points: np.ndarray) -> np.ndarray:
     """The parts of a curve in a window, which end on its rim; NaN outside."""
-    inside, (low, high) = _inside(window, points), np.array([*window.values()]).T
+    low, high = np.array([*window.values()]).T
+    inside = ((points >= low) & (points <= high)).all(axis=1)
     whole = np.where(inside[:, None], points, np.nan)
     for leaves, step in ((inside[:-1] & ~inside[1:], 1), (inside[1:] & ~inside[:-1], -1)):
         last = np.flatnonzero(leaves) + (step < 0)
@@ -96,7 +95,7 @@ def _edge_in(window: Mapping[str, Range], points: np.ndarray, pair: np.ndarray) 
             part = (np.where(way > 0, high, low) - points[last]) / way
         part[way == 0] = np.inf
         whole[last + step] = points[last] + part.min(axis=1, keepdims=True) * way
-    return Edge(whole, np.broadcast_to(pair, points.shape))
+    return whole
 
 
 def explains(edges: Sequence[Edge], axes: Sequence[np.ndarray], end_codes: np.ndarray) -> bool:
@@ -135,15 +134,16 @@ def known_edges(
             continue
         axes = {model.plane.x: np.asarray(curve.x), model.plane.y: np.asarray(curve.y)}
         points = _with_corners(np.stack([axes[name] for name in window], axis=1))
-        there = np.flatnonzero(_inside(window, points))
+        inside = _cut(window, points)
+        there = np.flatnonzero(np.isfinite(inside[:, 0]))
         if len(there) < 3:
             continue
         middle = there[len(there) // 2]
         along = points[middle + 1] - points[middle - 1]
         normal = np.array([-along[1], along[0]]) / np.linalg.norm(along)
-        pair = label(points[middle] + _beside(window) * np.stack([normal, -normal]))
+        pair = label(inside[middle] + _beside(window) * np.stack([normal, -normal]))
         if pair[0] != pair[1] and (pair > 0).all():
-            found.append(_edge_in(window, points, pair))
+            found.append(_edge(inside, pair))
     return found
 
 

@@ -65,8 +65,6 @@ from flowsim.landscape.stability import rounded, without_dust
 
 #: Rows followed at once, times k²: on a CPU, whose caches they should not leave, and on a GPU.
 _SQUARES, _SQUARES_ON_GPU = 2**18, 2**22
-#: Error per step of rows that are followed once, to the side of a boundary on which they lie.
-_ONCE = 1e-9
 #: A row is at rest at this part of its highest speed (of a model with end losses at this speed),
 #: and at what this part of its coordinates changes in its speed.
 _STATIONARY, _ROUNDING = 1e-12, 1e-15
@@ -614,7 +612,7 @@ class RosenbrockSolver:
         self.model, self.defaults = model, defaults or SolverDefaults()
         self.minima_below = minima_below
 
-    def ends(self, start: Tensor, steps: Steps) -> Iterator[EndStates]:
+    def ends(self, start: Tensor, steps: Steps, once: bool = False) -> Iterator[EndStates]:
         """The end states of starts (n, k), part by part."""
         squares = _SQUARES if start.device.type == "cpu" else _SQUARES_ON_GPU
         followed = partial(self._follow, steps, {})
@@ -625,16 +623,11 @@ class RosenbrockSolver:
                 part,
                 steps,
                 steps.finer(0.1),
+                once,
                 _neighbours,
             )
             rest_on_kinks(self.model, part, states)
             yield states
-
-    def follow_once(self, start: Tensor) -> EndStates:
-        """The end states of rows (n, k), followed once; see ``SwitchingSolver.follow_once``."""
-        states = follow(self.model, start, Steps(_ONCE, 1e-12, self.defaults.max_steps))
-        rest_on_kinks(self.model, start, states)
-        return states
 
     def _follow(
         self, first: Steps, replays: dict[Any, Replay], start: Tensor, steps: Steps

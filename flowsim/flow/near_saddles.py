@@ -44,6 +44,7 @@ def resolve_near_saddles(
     start: Tensor,
     steps: Steps,
     again: Steps,
+    once: bool,
     neighbours_of: Callable[[Model, Tensor, float], Tensor] = displace,
 ) -> EndStates:
     """The end states of the rows of ``start`` (n, k).
@@ -56,13 +57,16 @@ def resolve_near_saddles(
         model: the model.
         start: the rows, (n, k).
         steps, again: of the first and of the second time, which must be the finer one: else no row
-            is followed again.
+            is followed again, nor with ``once``.
+        once: as of ``find_limits``.
         neighbours_of: (model, centre, size) ↦ displaced starts; see ``displace``.
     """
     states = follow(start, steps)
+    if once or again.rtol >= steps.rtol:
+        return states
     label = label_ends(model, states).label
     doubtful = in_doubt(states, label, None) | ((states.why == STUCK) & (states.near != FAR))
-    if not bool(doubtful.any()) or again.rtol >= steps.rtol:
+    if not bool(doubtful.any()):
         return states
     centre = start[doubtful]
     found = follow(centre, again)

@@ -60,7 +60,7 @@ class SolverOptions:
         next_stage: called before a further stage of the work; see ``Stage``.
         device: where the engine for any loss follows them: "cpu", or "cuda"; "auto" takes CUDA if
             there is one.
-        solver: follows them in place of the model's own, as in ``find_limits``.
+        solver, once: as in ``find_limits``.
 
     Raises:
         InputError: a tolerance that is not positive, an unknown integrator, a negative sample, a
@@ -81,6 +81,7 @@ class SolverOptions:
     next_stage: Stage | None = None
     device: str = "cpu"
     solver: Any = None
+    once: bool = False
 
     def __post_init__(self) -> None:
         _check_tolerances(self.rtol, self.atol)

@@ -30,6 +30,7 @@ def find_limits(
     max_steps: int | None = None,
     progress: Callable[[int], object] | None = None,
     solver: Solver | None = None,
+    once: bool = False,
 ) -> Limits:
     """The end of the gradient-flow trajectory of every start.
 
@@ -54,6 +55,8 @@ def find_limits(
         progress: called with the number of starts done, after each part; True shows a bar on
             stderr.
         solver: follows them in place of the model's own, ``flow.solver.solver_of``.
+        once: whether orbits that came close to a saddle keep their label without being computed
+            again: of starts on both sides of a boundary, whose place is right within their error.
 
     Returns:
         Limits with the leading shape of ``theta0``: tensors if it is one, else numpy
@@ -86,7 +89,7 @@ def find_limits(
     steps = Steps(rtol or usual.rtol, atol, max_steps or usual.max_steps)
     expect(progress, len(rows))
     parts = []
-    for ends in solver.ends(rows, steps):
+    for ends in solver.ends(rows, steps, once):
         parts.append(label_ends(model, ends))
         if progress is not None:
             progress(len(ends.why))
@@ -104,7 +107,14 @@ def limits_by(model: Model, theta: Tensor, options: SolverOptions) -> Limits:
         raise InputError(f"the {model.name} model's engine is for the CPU: omit the device")
     there = theta.to(options.device)
     return find_limits(
-        model, there, options.rtol, options.atol, options.max_steps, options.progress, solver
+        model,
+        there,
+        options.rtol,
+        options.atol,
+        options.max_steps,
+        options.progress,
+        solver,
+        options.once,
     ).on("cpu")
 
 

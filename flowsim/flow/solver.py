@@ -32,8 +32,11 @@ class Solver(Protocol):
     @property
     def variable(self) -> Literal["time", "logit gap"]: ...
 
-    def ends(self, start: Tensor, steps: Steps) -> Iterator[EndStates]:
-        """Final states of starts (n, k), part by part; ``label_ends`` labels them."""
+    def ends(self, start: Tensor, steps: Steps, once: bool = False) -> Iterator[EndStates]:
+        """Final states of starts (n, k), part by part; ``label_ends`` labels them.
+
+        With ``once`` a start need not be followed again to be sure of its side of a boundary.
+        """
         ...
 
     def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:

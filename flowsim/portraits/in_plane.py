@@ -177,7 +177,7 @@ def portrait(
     def label(y: np.ndarray, x: np.ndarray) -> np.ndarray:
         theta = theta_at(plane, torch.from_numpy(x), torch.from_numpy(y), fixed)
         quiet = replace(options, progress=None) if optimizer is None else SolverOptions()
-        return by_flow(theta, quiet)
+        return by_flow(theta, replace(quiet, once=True))
 
     landscape = None
     if certify:

@@ -242,6 +242,15 @@ def test_ends_change_beside_a_place_whose_rows_are_followed_once():
     assert (below.label == Label.GLOBAL_MINIMUM).all()
 
 
+def test_a_row_beside_a_saddle_keeps_its_side_without_being_followed_again():
+    model = flowsim.from_loss(lambda x, y: (x**2 - 1) ** 2 / 4 + y**2 / 2, "double well")
+    starts = [[1e-7, 1.0], [-1e-7, 1.0], [1.5, 1.0]]
+    once, again = (flowsim.find_limits(model, starts, once=x) for x in (True, False))
+    assert np.sign(once.theta[:, 0]).tolist() == [1, -1, 1] == np.sign(again.theta[:, 0]).tolist()
+    assert (2 * once.evaluations[:2] < again.evaluations[:2]).all()
+    assert once.evaluations[2] == again.evaluations[2]
+
+
 def test_distances_on_a_line_of_which_a_part_has_no_loss():
     model = flowsim.from_loss(lambda x: (x**2 - 1) ** 2 / 4 + 0 * (1.3 - x).sqrt(), "half well")
     found = edge_distance(model, [[0.5], [-1.0], [3.0]], {"x": (-2.0, 8.0)})

@@ -49,8 +49,8 @@ class LogitGapSolver:
         """The compiled loops."""
         return engine_of(self.system)
 
-    def ends(self, start: Tensor, steps: Steps) -> Iterator[EndStates]:
-        """The end states of starts (n, k), part by part."""
+    def ends(self, start: Tensor, steps: Steps, once: bool = False) -> Iterator[EndStates]:
+        """The end states of starts (n, k), part by part; a row in doubt costs no more."""
         model, system = self.model, self.system
         units = 1.0 - np.array(model.keeps_sign, float)
         scale = np.array(system.scale or 1.0)

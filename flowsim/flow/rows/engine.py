@@ -172,24 +172,12 @@ class SwitchingSolver:
     def __init__(self, model: Model, compiled: CompiledModel) -> None:
         self.model, self.compiled, self.defaults = model, compiled, compiled
 
-    def ends(self, start: Tensor, steps: Steps) -> Iterator[EndStates]:
+    def ends(self, start: Tensor, steps: Steps, once: bool = False) -> Iterator[EndStates]:
         """The end states of starts (n, k), part by part."""
-        compiled, again = self.compiled, self._finer(steps)
+        compiled = self.compiled
+        again = steps.finer(compiled.finer, compiled.finest, compiled.more)
         for part in start.split(max(1, min(8 * compiled.at_once, _SQUARES // start.shape[1] ** 2))):
-            yield resolve_near_saddles(self.follow, self.model, part, steps, again)
-
-    def _finer(self, steps: Steps) -> Steps:
-        """The steps of rows in doubt."""
-        return steps.finer(self.compiled.finer, self.compiled.finest, self.compiled.more)
-
-    def follow_once(self, start: Tensor) -> EndStates:
-        """The end states of rows (n, k), at once with the steps of rows in doubt.
-
-        No neighbours are asked: where ends meet, the side of a row is right within its error.
-        """
-        return self.follow(
-            start, self._finer(Steps(self.compiled.rtol, 1e-12, self.compiled.max_steps))
-        )
+            yield resolve_near_saddles(self.follow, self.model, part, steps, again, once)
 
     def follow(self, start: Tensor, steps: Steps) -> EndStates:
         """The end states of rows (n, k), of one integration at these tolerances."""
