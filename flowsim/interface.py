@@ -167,6 +167,15 @@ def difference_above(loss: Tensor, best: float) -> Tensor:
     return torch.where(above <= 2e-15 * abs(best), 0.0, above)
 
 
+def starts_of(model: Model, starts: Numbers) -> Tensor:
+    """Starts as a float64 tensor (n, k); InputError for another number of coordinates."""
+    theta, k = to_tensor(starts, "starts"), len(model.coordinates)
+    if theta.ndim != 2 or theta.shape[1] != k:
+        names = ", ".join(model.coordinates)
+        raise InputError(f"starts need shape (n, {k}) = ({names}), not {tuple(theta.shape)}")
+    return theta
+
+
 def conserved_values(model: Model, theta: Tensor) -> Tensor:
     """The conserved quantities, a column for each of ``conserved_names``, (..., count)."""
     found = model.conserved(theta)

@@ -17,7 +17,7 @@ from flowsim.arrays import Numbers
 from flowsim.bifurcation.branches import Branch, Tracer
 from flowsim.bifurcation.events import Event, searched
 from flowsim.bifurcation.find import Diagram, diagram, sampled
-from flowsim.bifurcation.record import starts_of, step_of, values_of
+from flowsim.bifurcation.record import given_or_drawn, step_of, values_of
 from flowsim.bifurcation.system import STEP_NUMBERS, StepMap, System, with_decay
 from flowsim.errors import InputError
 from flowsim.records.attributes import described, provenance
@@ -327,7 +327,7 @@ def fold_curves(
         step = replace(step, has_memory=True)
     low, high = float(values[0]), float(values[-1])
     both = System(spec, parameter, low, high, step, (second, float(others[0]), float(others[-1])))
-    theta = starts_of(both.model(low, float(others[0])), starts, seed)
+    theta = given_or_drawn(both.model(low, float(others[0])), starts, seed)
     if near is None:
         asked = others[sampled(torch.from_numpy(others)).numpy()].tolist()
     else:

@@ -13,13 +13,13 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from flowsim.arrays import Numbers, to_tensor
+from flowsim.arrays import Numbers
 from flowsim.bifurcation.find import Diagram, diagram
 from flowsim.bifurcation.system import STEP_NUMBERS, StepMap, System, with_decay
 from flowsim.boundary.cells import edge_attributes
 from flowsim.errors import InputError
 from flowsim.flow.orbits import find_limits
-from flowsim.interface import Model, Range, cloud_names
+from flowsim.interface import Model, Range, cloud_names, starts_of
 from flowsim.labels import BASINS
 from flowsim.landscape.ends import End, Ends
 from flowsim.records.attributes import described, provenance
@@ -156,11 +156,11 @@ def continuation(
     if edge and (step is not None or named or len(first.coordinates) > 2):
         raise InputError("edge distances are of ends of the flow that are points, in one or two "
                          "coordinates")  # fmt: skip
-    drawn, theta = starts is None, starts_of(first, starts, seed)
+    drawn, theta = starts is None, given_or_drawn(first, starts, seed)
     identities, counts, places, limits = _Identities(), [], [], []
     for value in values.tolist():
         if sigma is not None:
-            theta = starts_of(first, starts, seed, sigma(value))
+            theta = given_or_drawn(first, starts, seed, sigma(value))
         names, codes, ends, reached = _ends_at(system, value, theta, optimizer, identities, keep)
         counts.append({n: int((codes == i).sum()) for i, n in enumerate(["unresolved", *names])})
         places.append(dict(zip(names, ends, strict=bool(ends))))
@@ -243,16 +243,14 @@ def values_of(
     return np.asarray(given, dtype=float)
 
 
-def starts_of(
+def given_or_drawn(
     model: Model, starts: Numbers | None, seed: int, sigma: float | None = None
 ) -> Tensor:
     """The given starts times sigma, or normal ones in the coordinates that the plane draws."""
     if sigma is not None and not 0 < sigma < math.inf:
         raise InputError(f"sigma must be positive, not {sigma}")
     if starts is not None:
-        theta, k = to_tensor(starts, "starts"), len(model.coordinates)
-        if theta.ndim != 2 or theta.shape[1] != k:
-            raise InputError(f"starts need shape (n, {k}) = ({', '.join(model.coordinates)})")
+        theta = starts_of(model, starts)
         return theta if sigma is None else theta * sigma
     generator = torch.Generator().manual_seed(seed)
     own = len(model.coordinates) == 1

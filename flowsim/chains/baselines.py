@@ -47,11 +47,6 @@ def baselines(data: MarkovChain | OrderChain | Prior, length: int) -> dict[str, 
 def _baselines(data: MarkovChain | OrderChain | Prior, length: int) -> dict[str, float]:
     order, uniform = data.order, math.log(data.states)
     if isinstance(data, Prior):
-        if not data.has_bayes:
-            raise InputError(
-                "the exact losses need Bayes's predictor, which of doubly stochastic kernels is "
-                f"known for two states only, not for {data.states}"
-            )
         late = prior_losses(data, length)
         whole: dict[str, float] = {}
         for name in ("bayes", "kernel", *map(str, range(order + 1))):

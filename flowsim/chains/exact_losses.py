@@ -182,11 +182,12 @@ def _check(prior: Prior, length: int) -> None:
     if length <= order:
         raise InputError(f"length must be above the order {order}, not {length}")
     most = _MOST_COUNTS // prior.states ** (order + 1)
+    room = math.log(most) if most else -math.inf
     size = log_class_bound(prior.states, order, length)
-    if most and size < math.log(most) + 1 and class_bound(prior.states, order, length) <= most:
+    if size <= room:
         return
     longest = order
-    while class_bound(prior.states, order, longest + 1) <= most:
+    while log_class_bound(prior.states, order, longest + 1) <= room:
         longest += 1
     advice = f"choose at most {longest}" if longest > order else "choose a lower order"
     raise InputError(
@@ -195,19 +196,12 @@ def _check(prior: Prior, length: int) -> None:
     )
 
 
-def class_bound(states: int, order: int, length: int) -> int:
-    """An upper bound on the number of classes of N symbols.
+def log_class_bound(states: int, order: int, length: int) -> float:
+    """log of an upper bound on the number of classes of N symbols.
 
     A class is its first and last context and S^m(S − 1) free counts (those of each context's
     successors that the balance of arrivals and departures leaves free), and no more than sequences.
     """
-    free = states**order * (states - 1)
-    by_counts = states ** (2 * order) * math.comb(length - order + free, free)
-    return min(states**length, by_counts)
-
-
-def log_class_bound(states: int, order: int, length: int) -> float:
-    """log of ``class_bound`` from the gamma function, where the number itself is out of reach."""
     free, rest = states**order * (states - 1), length - order
     by_counts = math.lgamma(rest + free + 1) - math.lgamma(rest + 1) - math.lgamma(free + 1)
     return min(length * math.log(states), 2 * order * math.log(states) + by_counts)

@@ -158,8 +158,8 @@ class OnChain(RecordedModel):
 
     @accepts_theta
     def optimal_bias(self, theta: Tensor) -> Tensor:
-        """The bias that minimises the loss at θ, shape (...)."""
-        raise NotImplementedError
+        """The bias that minimises the loss at θ, shape (...); 0 of a model without a bias."""
+        return torch.zeros_like(theta[..., 0])
 
     @property
     def plane(self) -> Plane:

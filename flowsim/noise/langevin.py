@@ -12,7 +12,7 @@ from torch import Tensor
 from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError
 from flowsim.flow.orbits import find_limits
-from flowsim.interface import Model, checks_model
+from flowsim.interface import Model, checks_model, starts_of
 from flowsim.running import expect
 
 #: A step times the fastest rate at the starts and at their ends, the least number of steps, and at
@@ -169,9 +169,7 @@ def _prepared(
     model: Model, starts: Numbers, temperature: float | Numbers, time: float
 ) -> tuple[Tensor, Tensor]:
     """The starts, and the deviation of the noise over the root of the time, both (n, k)."""
-    theta, k = to_tensor(starts, "starts"), len(model.coordinates)
-    if theta.ndim != 2 or theta.shape[1] != k:
-        raise InputError(f"starts need shape (n, {k}) = ({', '.join(model.coordinates)})")
+    theta = starts_of(model, starts)
     warmth = to_tensor(temperature, "temperature")
     if warmth.ndim > 1 or not bool((warmth >= 0).all()) or warmth.numel() not in (1, len(theta)):
         raise InputError("temperature must be at least 0: one number, or one for each start")

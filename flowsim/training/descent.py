@@ -14,9 +14,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from flowsim.arrays import Numbers, to_tensor
+from flowsim.arrays import Numbers
 from flowsim.errors import InputError
-from flowsim.interface import Model
+from flowsim.interface import Model, starts_of
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
 from flowsim.running import expect, quickly
@@ -326,12 +326,3 @@ def _curves(model: Model, y: Tensor, root: Tensor) -> tuple[Tensor, Tensor, Tens
     hessian = model.hessian(theta) / root / root.unsqueeze(1)
     hessian = torch.where(hessian.isfinite().all(2, True).all(1, True), hessian, 0.0)
     return model.gradient(theta) / root, *torch.linalg.eigh(hessian)
-
-
-def starts_of(model: Model, theta0: Numbers) -> Tensor:
-    """Starts as a float64 tensor (n, k); InputError for another number of coordinates."""
-    starts, k = to_tensor(theta0, "starts"), len(model.coordinates)
-    if starts.ndim != 2 or starts.shape[1] != k:
-        names = ", ".join(model.coordinates)
-        raise InputError(f"starts need shape (n, {k}) = ({names}), not {tuple(starts.shape)}")
-    return starts

@@ -201,11 +201,6 @@ class OptimizerChoice:
         return cls(trainer, **usual | given, d=d, seed=seed, nudge=nudge, own=optimizer == "own")
 
     @property
-    def recipe(self) -> OptimizerChoice:
-        """Itself: the settings were a value of their own before version 0.3."""
-        return self
-
-    @property
     def name(self) -> str:
         """gd, momentum, adam, adamw or own: what the settings amount to."""
         if self.own:

@@ -12,19 +12,14 @@ import math
 from flowsim.compiled import compiled
 from flowsim.models.gap_family.compiled import (
     Point,
-    far_away,
     gain,
+    is_far,
     joined,
     loss,
     slope,
     split,
     weight,
 )
-
-
-@compiled(no_cpython_wrapper=True)
-def is_far(e: float, w: float, third: float, target: float) -> bool:
-    return far_away(e * e, w, target)
 
 
 @compiled(no_cpython_wrapper=True)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flowsim.interface import EndLosses, Integral, LogitGapSystem, accepts_theta
+from flowsim.interface import EndLosses, Integral, accepts_theta
 from flowsim.labels import Label
 from flowsim.models.canonical.basins import (
     SADDLE_ENERGY,
@@ -74,13 +74,9 @@ class CanonicalModel(BinaryGapModel):
         return torch.stack([-e, torch.zeros_like(e)], dim=-1)
 
     def flow(self) -> Any:
-        if self.dynamic_bias:
-            return None
-        from flowsim.flow.gap.engine import LogitGapSolver
         from flowsim.models.canonical.compiled import HOOKS
 
-        system = LogitGapSystem(CanonicalModel, HOOKS, self.params)
-        return LogitGapSolver(self, system)
+        return self._solver(CanonicalModel, HOOKS)
 
     def conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
         return {} if self.dynamic_bias else {"energy": energy(theta)}

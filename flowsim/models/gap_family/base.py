@@ -19,7 +19,7 @@ from torch.nn.functional import logsigmoid
 from flowsim.chain import BinaryChain
 from flowsim.elementary import excess_entropies
 from flowsim.inheritance import unwritten
-from flowsim.interface import accepts_theta, differentiate
+from flowsim.interface import LogitGapSystem, accepts_theta, differentiate
 from flowsim.markov import GapChain
 from flowsim.models import autograd
 from flowsim.models.gap_family.compiled import derivatives, loss_parameters, optimal_logits
@@ -108,6 +108,11 @@ class GapModel(OnChain):
     chain: GapChain
     _axes = ("w", "e")
 
+    @property
+    def params(self) -> tuple[float, ...]:
+        """Arguments of ℓ(Δ) besides Δ, as compiled functions take them."""
+        raise NotImplementedError
+
     @accepts_theta
     @unwritten
     def logit_gap(self, theta: Tensor) -> Tensor:
@@ -126,6 +131,14 @@ class GapModel(OnChain):
     def slope_at(self, gap: Tensor) -> Tensor:
         """ℓ′(Δ), of the sign of Δ − Δ*; by automatic differentiation."""
         return differentiate(self.loss_at, gap)
+
+    def _solver(self, of: type, hooks: tuple[Any, ...], **more: Any) -> Any:
+        """The solver in the logit gap; None if the bias is a coordinate."""
+        from flowsim.flow.gap.engine import LogitGapSolver
+
+        if self.dynamic_bias:
+            return None
+        return LogitGapSolver(self, LogitGapSystem(of, hooks, self.params, **more))
 
     def _without_bias(self, gradient: Tensor) -> Tensor:
         return gradient[..., :-1] if self.dynamic_bias else gradient
@@ -158,7 +171,6 @@ class BinaryGapModel(GapModel):
 
     @property
     def params(self) -> tuple[float, ...]:
-        """Arguments of ℓ(Δ) besides Δ, as compiled functions take them."""
         return loss_parameters(self.chain)
 
     def options(self) -> dict[str, Any]:

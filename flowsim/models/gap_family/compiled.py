@@ -130,6 +130,11 @@ def far_away(x: float, w: float, target: float) -> bool:
 
 
 @compiled(no_cpython_wrapper=True)
+def is_far(e: float, w: float, third: float, target: float) -> bool:
+    return far_away(e * e, w, target)
+
+
+@compiled(no_cpython_wrapper=True)
 def split(far: bool, w: float) -> tuple[float, float]:
     """The sign of w, and y."""
     return -1.0 if w < 0 else 1.0, math.log(abs(w)) if far else abs(w)

@@ -154,11 +154,6 @@ class InductionModel(RecordedModel):
         mixed = rate * by_sb
         return torch.stack([by_aa, mixed, mixed, by_bb], dim=-1).unflatten(-1, (2, 2))
 
-    @accepts_theta
-    def optimal_bias(self, theta: Tensor) -> Tensor:
-        """Zero: the head has no bias."""
-        return torch.zeros_like(theta[..., 0])
-
     def label_of_point(self, theta: Tensor) -> Tensor:
         """Labels of rows (n, 2) whose loss is close to that of their side's end, int8 (n,)."""
         landscape, loss = induction_landscape(self), self.loss(theta)

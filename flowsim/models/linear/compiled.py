@@ -10,8 +10,8 @@ import math
 from flowsim.compiled import compiled
 from flowsim.models.gap_family.compiled import (
     Point,
-    far_away,
     gain,
+    is_far,
     joined,
     loss,
     no_gain,
@@ -19,11 +19,6 @@ from flowsim.models.gap_family.compiled import (
     split,
     weight,
 )
-
-
-@compiled(no_cpython_wrapper=True)
-def is_far(e: float, w: float, a: float, target: float) -> bool:
-    return far_away(e * e, w, target)
 
 
 @compiled(no_cpython_wrapper=True)

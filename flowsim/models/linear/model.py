@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flowsim.interface import LogitGapSystem
 from flowsim.models.canonical.basins import SADDLE_ENERGY, energy, feed_forward_gain
 from flowsim.models.gap_family.base import BinaryGapModel
 from flowsim.models.on_chain import AttentionPlane
@@ -89,13 +88,9 @@ class LinearAttentionModel(BinaryGapModel):
         return torch.where(a < -1, 1 + 4 * w * w.abs(), 1.0)
 
     def flow(self) -> Any:
-        if self.dynamic_bias:
-            return None
-        from flowsim.flow.gap.engine import LogitGapSolver
         from flowsim.models.linear.compiled import HOOKS
 
-        system = LogitGapSystem(LinearAttentionModel, HOOKS, self.params)
-        return LogitGapSolver(self, system)
+        return self._solver(LinearAttentionModel, HOOKS)
 
     def conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
         if self.dynamic_bias:

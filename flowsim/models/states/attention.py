@@ -88,7 +88,7 @@ class StatesAttentionModel(OnChain):
         return ""
 
     def loss(self, theta: Tensor) -> Tensor:
-        return self._by_chunks(theta, self._loss)
+        return self.chain.entropy_rate + self.excess(theta)
 
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of θ. With δ_t = softmax(z)_t − P(x_n, t) and sums over t and the law,
@@ -96,10 +96,6 @@ class StatesAttentionModel(OnChain):
         ∂L/∂A = Σ δ u, ∂L/∂B = Σ δ ReLU(u), ∂L/∂a = Σ δ (f − 1/S)(A + B 1{u > 0}).
         """
         return self._by_chunks(theta, self._gradient)
-
-    def optimal_bias(self, theta: Tensor) -> Tensor:
-        """Zero: by symmetry no state's bias is above another's."""
-        return torch.zeros_like(theta[..., 0])
 
     def _by_chunks(self, theta: Tensor, quantity: Callable[[Tensor], Tensor]) -> Tensor:
         rows = theta.reshape(-1, 3).double()
@@ -124,13 +120,6 @@ class StatesAttentionModel(OnChain):
         logits = big_a * u + big_b * u.clamp(min=0)
         target = own * (1 - self.chain.p) + (1 - own) * self.chain.p / (states - 1)
         return big_a, big_b, u, beyond, logits, weight, multiplicity, target
-
-    def _loss(self, rows: Tensor) -> Tensor:
-        *_, logits, weight, multiplicity, target = self._terms(rows)
-        top = torch.where(multiplicity > 0, logits, -torch.inf).amax(-1, keepdim=True)
-        below = logits - top
-        total = (multiplicity * below.clamp(max=0).exp()).sum(-1).log()
-        return ((total - (multiplicity * target * below).sum(-1)) * weight).sum(-1)
 
     def excess(self, theta: Tensor) -> Tensor:
         """The loss above the entropy rate, (...): a mean of relative entropies.

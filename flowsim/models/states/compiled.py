@@ -9,15 +9,8 @@ import math
 
 from flowsim.compiled import compiled
 from flowsim.elementary import cross_entropy
-from flowsim.markov import SymmetricChain
 from flowsim.models.canonical.compiled import HOOKS as CANONICAL
 from flowsim.models.gap_family.compiled import LossParameters
-
-
-def loss_parameters(chain: SymmetricChain) -> LossParameters:
-    """Δ* over ``gap_factor``, p, S."""
-    states = float(chain.states)
-    return chain.target_logit_gap / gap_factor(states), chain.p, states
 
 
 @compiled

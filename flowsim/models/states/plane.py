@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from flowsim.errors import require_integer
-from flowsim.interface import Integral, LogitGapSystem
+from flowsim.interface import Integral
 from flowsim.markov import SymmetricChain
 from flowsim.models.canonical.basins import (
     SADDLE_ENERGY,
@@ -106,6 +106,12 @@ class StatesModel(GapModel):
         return exact + opens * (self.chain.second_eigenvalue > 0)
 
     @property
+    def params(self) -> tuple[float, ...]:
+        """Δ* over ``gap_factor``, p, S."""
+        target = self.chain.target_logit_gap / self.gap_factor
+        return target, self.chain.p, float(self.chain.states)
+
+    @property
     def gap_factor(self) -> float:
         """4S/(S − 1): Δ over the canonical model's, at the canonical coordinates."""
         return 4 * self.chain.states / (self.chain.states - 1)
@@ -154,10 +160,6 @@ class StatesModel(GapModel):
         p, beyond = self.chain.p, (gap - self.chain.target_logit_gap).clamp(-600.0, 600.0)
         return p * (1 - p) * beyond.expm1() / ((1 - p) * beyond.exp() + p)
 
-    def optimal_bias(self, theta: Tensor) -> Tensor:
-        """Zero: by symmetry no state's bias is above another's."""
-        return torch.zeros_like(theta[..., 0])
-
     def canonical(self, theta: Tensor) -> Tensor:
         """(E, W), shape of θ."""
         return theta * torch.tensor(self.to_canonical, dtype=theta.dtype, device=theta.device)
@@ -167,13 +169,10 @@ class StatesModel(GapModel):
         return 1 + self.hidden_per_state * w * w.abs()
 
     def flow(self) -> Any:
-        from flowsim.flow.gap.engine import LogitGapSolver
-        from flowsim.models.states.compiled import HOOKS, loss_parameters
+        from flowsim.models.states.compiled import HOOKS
 
-        params, slower = loss_parameters(self.chain), 4.0 * self.chain.states
-        scale = self.to_canonical
-        system = LogitGapSystem(StatesModel, HOOKS, params, scale=scale, time=slower)
-        return LogitGapSolver(self, system)
+        slower = 4.0 * self.chain.states
+        return self._solver(StatesModel, HOOKS, scale=self.to_canonical, time=slower)
 
     def conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
         w = theta[..., 1]

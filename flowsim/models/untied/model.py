@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flowsim.interface import LogitGapSystem
 from flowsim.models.canonical.basins import feed_forward_gain
 from flowsim.models.gap_family.base import BinaryGapModel
 from flowsim.models.on_chain import ChainPlane
@@ -73,13 +72,9 @@ class UntiedModel(BinaryGapModel):
         return torch.stack([-u / 2, -e / 2, torch.zeros_like(e)], dim=-1)
 
     def flow(self) -> Any:
-        if self.dynamic_bias:
-            return None
-        from flowsim.flow.gap.engine import LogitGapSolver
         from flowsim.models.untied.compiled import HOOKS
 
-        system = LogitGapSystem(UntiedModel, HOOKS, self.params, plane_attracts=False)
-        return LogitGapSolver(self, system)
+        return self._solver(UntiedModel, HOOKS, plane_attracts=False)
 
     def conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
         if self.dynamic_bias:

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from flowsim.arrays import Numbers
 from flowsim.errors import InputError
+from flowsim.interface import starts_of
 from flowsim.labels import Label, Rule, Status
 from flowsim.models.rank_one.point import WIDTH_RATIO
 from flowsim.models.rank_one.training import steps as loops
 from flowsim.models.rank_one.training.sequences import Atoms, population_atoms, sampled_atoms
-from flowsim.training.descent import starts_of
 from flowsim.training.optimizer_choice import CLIP_GUARD, OptimizerChoice, chosen
 from flowsim.training.rule import rule_of
 from flowsim.training.trained import AT_UNIGRAM, LEARNED_POPULATION, LEARNED_SAMPLED, Trained
