@@ -33,6 +33,8 @@ _BETWEEN = 9
 #: Largest distance of a branch from the segment between two of its points, in sizes of the
 #: coordinates.
 _BESIDE = 0.1
+#: A branch ends so near to a jump, in parts of the range.
+_BEYOND = 1e-6
 #: A step along a continuum, in sizes of the coordinates.
 _ASIDE = 1e-2
 #: Longest period of the points of a step map.
@@ -306,10 +308,10 @@ def _connected(tracer: Tracer, one: Tensor, other: Tensor, value: Tensor) -> Ten
     return same & (gaps <= 0.5 * length + 1e-9)
 
 
-def _crossings(branch: Branch, at: Tensor) -> tuple[Tensor, Tensor]:
+def _crossings(branch: Branch, at: Tensor, near: float) -> tuple[Tensor, Tensor]:
     """States (·, size) between points of a branch at values (m,), and the number of each value."""
     low, high = branch.value[:-1].unsqueeze(1), branch.value[1:].unsqueeze(1)
-    inside = (at >= torch.minimum(low, high) - 1e-12) & (at <= torch.maximum(low, high) + 1e-12)
+    inside = (at >= torch.minimum(low, high) - near) & (at <= torch.maximum(low, high) + near)
     step, which = inside.nonzero().unbind(1)
     width = (high - low).squeeze(1)[step]
     safe = torch.where(width.abs() > 1e-14, width, 1.0)
@@ -331,7 +333,7 @@ def _claim(
         at = value[rows].unique()
         if not len(rows) or len(branch.value) < 2:
             continue
-        guess, which = _crossings(branch, at)
+        guess, which = _crossings(branch, at, _BEYOND * tracer.span)
         mine, place = (value[rows].unsqueeze(1) == at[which]).nonzero().unbind(1)
         if not branch.dimension:
             away = (state[rows[mine]] - guess[place]) / tracer.size

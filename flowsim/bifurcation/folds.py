@@ -169,7 +169,7 @@ class Extended:
         """The derivative by the state, (n, m, m)."""
         return self._slope(state, value)[0]
 
-    def moved_by(self, state: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    def moved_by(self, state: Tensor, value: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
         """The equations, and their derivative by the second parameter, (n, m) each."""
         return self.field(state, value), self._slope(state, value)[1]
 

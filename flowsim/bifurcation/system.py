@@ -18,6 +18,8 @@ from flowsim.spec import ModelSpec
 STEP_NUMBERS = ("learning_rate", "momentum")
 #: Half the width of a difference quotient, in parts of the range, and of coordinates.
 _SMALL = 6e-6
+#: F jumps where it changes within that by this part of what the coordinates change it by.
+_JUMP = 1e-3
 
 
 def with_decay(spec: ModelSpec) -> ModelSpec:
@@ -208,11 +210,19 @@ class System:
         found = self._iterate(state, value, slope=True)[1]
         return found - torch.eye(self.size, dtype=state.dtype)
 
-    def moved_by(self, state: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """F, and ∂F/∂p by a central difference, (n, size) each."""
+    def moved_by(self, state: Tensor, value: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """F, and ∂F/∂p by a central difference, (n, size) each.
+
+        Next to a jump of F, by more than a part of ``scale`` (n,), only the other side is asked.
+        """
         part, n = _SMALL * (self.high - self.low), len(state)
         up, down = (value + part).clamp(max=self.high), (value - part).clamp(min=self.low)
         here, more, less = self.field(state.repeat(3, 1), torch.cat([value, up, down])).split(n)
+        above, below = (more - here).norm(dim=1), (here - less).norm(dim=1)
+        jumps = (value > down) & (value < up) & (torch.maximum(above, below) > _JUMP * scale)
+        over, under = jumps & (above > 100 * below), jumps & (below > 100 * above)
+        more, less = torch.where(over[:, None], here, more), torch.where(under[:, None], here, less)
+        up, down = torch.where(over, value, up), torch.where(under, value, down)
         return here, (more - less) / (up - down).unsqueeze(1)
 
     def _iterate(self, state: Tensor, value: Tensor, slope: bool) -> tuple[Tensor, Any]:

@@ -127,6 +127,25 @@ def test_no_branch_leads_through_places_without_a_loss():
     assert (branch.state[:, 0] + branch.value > 0).all()
 
 
+def test_branches_end_where_the_model_jumps_and_none_lies_between():
+    class Jump(flowsim.Model):
+        coordinates = ("x",)
+
+        def __init__(self, p: float = 0.0):
+            self.p = p
+
+        def loss(self, theta):
+            return (theta[..., 0] - (1.0 if self.p > 0.3 else 0.0)) ** 2 / 2
+
+    values, starts = torch.tensor([0.0, 0.3, 0.5]).double(), torch.tensor([[0.0], [1.0]]).double()
+    found = diagram(System(ModelSpec(Jump), "p", 0.0, 0.5), values, starts, [starts[:0]] * 3)
+    ends = sorted((float(b.value.min()), float(b.value.max())) for b in found.branches)
+    assert ends == [(0.0, pytest.approx(0.3, abs=1e-6)), (pytest.approx(0.3, abs=1e-6), 0.5)]
+    for branch in found.branches:
+        assert float((branch.state[:, 0] - 1.0 * (branch.value > 0.3)).abs().max()) < 1e-6
+    assert not found.events
+
+
 def test_a_branch_goes_around_its_folds_and_is_one():
     there = found(Well, "g", -1.0, 1.0)
     (branch,) = there.branches
