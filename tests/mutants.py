@@ -48,7 +48,7 @@ TESTS = [
     "models", "landscape", "flow", "full_model/lift", "full_model/comparison/test_outcome.py",
     "full_model/comparison/test_fields.py",
     "full_model/comparison/test_states_comparison.py",
-    "full_model/training/test_training.py",
+    "full_model/training/test_training.py", "full_model/test_what_is_refused.py",
     "scan/test_store.py", "scan/test_gaussian.py", "properties", "records", "cli/test_info.py",
     "test_front_door.py", "portraits", "training", "test_spec.py", "docs/test_doctests.py",
     "cli/test_vocabulary.py", "cli/test_refused.py", "explorer/test_view_and_link.py",

@@ -7,14 +7,14 @@ import pytest
 import torch
 import xarray as xr
 from command import assert_refused, run
-from compared import CHAIN, F64, POINTS, SMALL
+from compared import CHAIN, SMALL
 
 from flowsim import BinaryChain, read_record, write_record
 from flowsim.errors import InputError
 from flowsim.labels import Label
 from flowsim.records.attributes import provenance
 from flowsim.records.netcdf import flags
-from full_model import Comparison, cloud_points, compare, grid_points, stored_points
+from full_model import cloud_points, grid_points, stored_points
 
 
 def test_starts(tmp_path):
@@ -52,27 +52,6 @@ def test_starts(tmp_path):
     write_record(nothing.assign_attrs(schema=99), tmp_path / "o.nc")
     with pytest.raises(InputError, match="of schema 3"):
         stored_points(tmp_path / "o.nc", CHAIN, 8, 4)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"p": 1.5}, {"model": "linear"}, {"trainer": "adam"}, {"noise": -1.0}, {"horizon": 0.0},
-     {"dtype": "float32"}, {"steps": 0}, {"noise_on": "w"}, {"noise": 0.1, "length": 20}],
-    ids=str,
-)  # fmt: skip
-def test_settings_refuse(wrong):
-    with pytest.raises(InputError):
-        compare(Comparison(**{"p": 0.5, "q": 0.8} | wrong), POINTS)
-
-
-def test_points_refuse():
-    for points in (POINTS[:0], POINTS[0], POINTS * np.nan, torch.zeros(2, 4)):
-        with pytest.raises(InputError):
-            compare(Comparison(0.5, 0.8), points)
-    with pytest.raises(InputError, match="takes points"):
-        compare(Comparison(0.5, 0.8), torch.zeros(1, 3, dtype=F64))
-    with pytest.raises(InputError, match="takes points"):
-        compare(Comparison(0.5, 0.8, "uniform"), POINTS)
 
 
 @pytest.mark.slow

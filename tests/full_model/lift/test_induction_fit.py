@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from flowsim import InputError
 from flowsim.chains import DirichletPrior
 from flowsim.models import InductionModel
 from full_model import Architecture, PriorSource, all_sequences, fit_induction, forward
@@ -52,11 +51,3 @@ def test_the_head_attends_as_the_reduced_model_says():
     each = -(after * one.log() + (1 - after) * (1 - one).log()).mean(-1)
     expected = InductionModel(N).loss([alpha, beta])
     assert float((law * each).sum()) == pytest.approx(float(expected), abs=1e-12)
-
-
-def test_other_models_are_refused():
-    other = Architecture(4, 5, 1, states=2, output="states")
-    with pytest.raises(InputError, match="two layers of one softmax head"):
-        fit_induction(other, {}, all_sequences(5))
-    with pytest.raises(InputError, match="3 symbols or more"):
-        fit_induction(ARCH, head(1.0, 1.0), all_sequences(2))

@@ -6,7 +6,6 @@ import pytest
 import torch
 from rank_one_logits import rank_one_logits
 
-from flowsim.errors import InputError
 from flowsim.models.rank_one.point import RankOnePoint
 from full_model import Architecture, all_sequences, forward, lift_canonical, lift_rank_one, project
 
@@ -97,20 +96,3 @@ def test_distance_is_the_length_of_what_was_added():
     assert float(found.distance) == pytest.approx(expected, rel=1e-6)
     norm = math.sqrt(sum(float(w.square().sum()) for w in weights.values()))
     assert float(found.relative_distance) == pytest.approx(expected / norm, rel=1e-6)
-
-
-def test_lift_refuses():
-    arch = Architecture(4, 5)
-    theta = torch.tensor([1.0, 0.5, 0.5], dtype=F64)
-    for bad in (
-        lambda: lift_canonical(theta[:1], arch),
-        lambda: lift_canonical(theta * math.nan, arch),
-        lambda: lift_canonical(theta, Architecture(4, 5, layers=2)),
-        lambda: lift_canonical(theta, Architecture(4, 5, attention="none")),
-        lambda: lift_canonical(theta, arch, alpha=torch.ones(4)),
-        lambda: lift_canonical(theta, arch, hidden_signs=torch.zeros(16)),
-        lambda: lift_rank_one(random_point(1, 4, True), arch),
-        lambda: lift_rank_one(random_point(1, 5, False), arch),
-    ):
-        with pytest.raises(InputError):
-            bad()

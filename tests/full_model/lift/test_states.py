@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from flowsim import InputError, Label, MarkovChain, find_limits, model
+from flowsim import Label, MarkovChain, find_limits, model
 from flowsim.models import StatesAttentionModel
 from full_model import Architecture, MarkovSource, PopulationLoss, lift_states
 from full_model.lift.states import simplex
@@ -93,24 +93,6 @@ def test_below_the_threshold_rounding_opens_the_trap():
     information = reduced.chain.mutual_information
     assert float(loss(lifted)) == pytest.approx(reduced.chain.stationary_entropy, rel=1e-14)
     assert float(loss(weights)) < reduced.chain.stationary_entropy - 0.5 * information
-
-
-def test_the_lift_refuses():
-    good = {"d": 4, "length": 2, "hidden": 6, "states": 3, "output": "states"}
-    theta = torch.tensor([0.5, 0.5], dtype=F64)
-    for other, words in (
-        ({"tied": False}, "tied = True"),
-        ({"hidden": 7}, "multiple of the 3 states"),
-        ({"d": 1}, "need d of at least 2"),
-        ({"layer_norm": True}, "layer_norm = False"),
-        ({"positions": "relative"}, "no relative positions"),
-        ({"output": "binary", "states": 2}, "output = states"),
-    ):
-        with pytest.raises(InputError, match=words):
-            lift_states(theta, Architecture(**{**good, **other}))
-    for bad in (theta[:1], torch.tensor([0.5, torch.inf])):
-        with pytest.raises(InputError, match="all finite"):
-            lift_states(bad, Architecture(**good))
 
 
 def unigram_hessian(chain):

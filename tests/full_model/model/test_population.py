@@ -8,7 +8,6 @@ import torch
 from weights import normal_weights
 
 from flowsim.chain import BinaryChain
-from flowsim.errors import InputError
 from flowsim.markov import MarkovChain
 from full_model import (
     Architecture,
@@ -89,22 +88,3 @@ def test_sampling_agrees_with_enumeration_at_twelve():
     mean, error = sampled_loss(arch, weights, source, 4000, torch.Generator().manual_seed(3))
     assert ((mean - exact).abs() < 4 * error).all()
     assert (error < 0.02).all()
-
-
-def test_population_refuses():
-    source = MarkovSource.of(BinaryChain(0.5, 0.8))
-    for length in (17, 64, 10**6):
-        with pytest.raises(InputError, match=r"2\^\d+ sequences.*GiB"):
-            PopulationLoss(Architecture(4, length), source)
-    PopulationLoss(Architecture(4, 10**6, attention="none"), source)
-    with pytest.raises(InputError, match="states"):
-        PopulationLoss(Architecture(4, 4, states=3, output="states"), source)
-    arch = Architecture(4, 4)
-    with pytest.raises(InputError, match="axis"):
-        PopulationLoss(arch, source)(normal_weights(arch, ensemble=(2, 2)))
-    with pytest.raises(InputError, match="cannot serve"):
-        PopulationLoss(arch, MarkovSource.of([BinaryChain(0.5, 0.8)] * 3))(
-            normal_weights(arch, ensemble=(2,))
-        )
-    with pytest.raises(InputError, match="two sequences"):
-        sampled_loss(arch, normal_weights(arch), source, 1, torch.Generator())

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from flowsim import BinaryChain, MarkovChain
-from flowsim.errors import InputError
 from full_model import Architecture, MarkovSource, PopulationLoss, PrefixTreeLoss, initial_weights
 
 F64 = torch.float64
@@ -91,26 +90,3 @@ def test_a_model_does_not_depend_on_its_neighbours():
     weights["0.up"][2] = torch.nan
     spoilt, _ = tree.value_and_gradient(weights)
     assert spoilt[2].isnan() and torch.equal(spoilt[[0, 1, 3]], loss[[0, 1, 3]])
-
-
-def test_what_it_refuses():
-    source = MarkovSource.of(CHAIN)
-    for other in (
-        Architecture(4, 4, heads=2), Architecture(4, 4, layers=2), Architecture(4, 4, window=2),
-        Architecture(4, 4, attention="none"), Architecture(4, 4, positions="none"),
-        Architecture(4, 4, activation="gelu"), Architecture(4, 4, layer_norm=True),
-    ):  # fmt: skip
-        with pytest.raises(InputError, match="one layer"):
-            PrefixTreeLoss(other, source)
-    with pytest.raises(InputError, match="a source on 2 states cannot feed a model on 3"):
-        PrefixTreeLoss(Architecture(4, 4, states=3, output="states"), source)
-    with pytest.raises(InputError, match=r"2\^40 sequences.*GiB"):
-        PrefixTreeLoss(Architecture(4, 40), source)
-    arch = Architecture(2, 3)
-    tree, weights = PrefixTreeLoss(arch, MarkovSource.of(CHAINS)), gaussian(arch, 0.5, members=2)
-    with pytest.raises(InputError, match="3 chains cannot serve 2 models"):
-        tree(weights)
-    with pytest.raises(InputError, match="float64"):
-        PrefixTreeLoss(arch, source)({name: w.float() for name, w in weights.items()})
-    with pytest.raises(InputError, match="axis"):
-        PrefixTreeLoss(arch, source)({name: w.unsqueeze(0) for name, w in weights.items()})

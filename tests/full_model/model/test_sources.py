@@ -6,14 +6,10 @@ import torch
 from flowsim import BinaryChain, InputError, MarkovChain
 from flowsim.chains import DirichletPrior, DoublyStochasticPrior, OrderChain, SymmetricChain
 from flowsim.chains.hidden import process
-from flowsim.training import Recipe
 from full_model import (
-    Architecture,
     MarkovSource,
     PriorSource,
-    Trainer,
     all_sequences,
-    initial_weights,
 )
 from full_model.model.sources import sequence_law
 from full_model.training.settings import source_of
@@ -75,30 +71,3 @@ def test_a_hidden_source_has_the_laws_of_its_process():
     tokens = all_sequences(4)
     found = source_of(hidden).next_laws(tokens)[0]
     assert found.numpy() == pytest.approx(hidden.next_laws(tokens.numpy()))
-
-
-THREE = Architecture(4, 6, states=3, output="states", tied=False)
-ANY = torch.Generator()
-REFUSED = [
-    (lambda: source_of(MarkovChain([[1.0, 0.0], [0.0, 1.0]])), "reducible"),
-    (lambda: source_of(SymmetricChain(300, 0.5)), "at most 256 states"),
-    (lambda: source_of(OrderChain(ROWS), 2).repeat(3), "2 sources cannot serve 3"),
-    (lambda: MarkovSource.of([]), "at least one chain"),
-    (lambda: MarkovSource(torch.ones(1, 2, 2)), "must sum to one"),
-    (lambda: MarkovSource(torch.tensor([[[1.0, 0.0], [0.5, 0.5]]])), "must be positive"),
-    (lambda: MarkovSource.of(MarkovChain.symmetric(1, 0.5)), "states must be"),
-    (lambda: MarkovSource.of([MarkovChain.symmetric(2, 0.5)] * 2).repeat(3), "cannot serve 3"),
-    (lambda: source_of(SymmetricChain(3, 0.5)).sample(0, 5, ANY), "batch ≥ 1"),
-    (lambda: source_of(DirichletPrior(2)).sample(0, 5, ANY), "batch ≥ 1"),
-    (lambda: PriorSource(DirichletPrior(2), 0), "at least one member"),
-    (lambda: PriorSource(DirichletPrior(300)).sample(1, 2, ANY), "at most 256 states"),
-    (lambda: Trainer(THREE, initial_weights(THREE, "gaussian", [0]),
-                     PriorSource(DoublyStochasticPrior(3)), Recipe("gd", steps=1)),
-     "two states only"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("make", "said"), REFUSED, ids=lambda value: str(value)[:20])
-def test_what_does_not_fit_is_one_sentence(make, said):
-    with pytest.raises(InputError, match=said):
-        make()

@@ -8,7 +8,6 @@ from command import run
 
 import flowsim
 from flowsim.chains.hidden import hidden_baselines, process
-from flowsim.errors import InputError
 from full_model import Architecture, PopulationLoss, Recipe, RunSettings, train
 from full_model.model.sources import HiddenSource
 from full_model.model.transformer import scan
@@ -36,18 +35,6 @@ def test_the_scan_is_the_recurrence(length):
         ways.append((h.detach(), *torch.autograd.grad(h.square().sum(), [a, u])))
     for one, other in zip(*ways, strict=True):
         assert (one - other).abs().max() <= 1e-12 * other.abs().max().clamp(min=1)
-
-
-@pytest.mark.parametrize("given, said", [
-    ({"attention": "ssm", "heads": 2}, "neither heads"),
-    ({"attention": "ssm", "decay": "odd"}, "signed, positive, not 'odd'"),
-    ({"gated": True}, "a gate of channels are of a state-space layer"),
-    ({"attention": "none", "convolution": 2}, "and is none"),
-    ({"attention": "ssm", "channels": 0}, "channels must be"),
-])  # fmt: skip
-def test_choices_that_do_not_go_together_are_refused(given, said):
-    with pytest.raises(InputError, match=said):
-        Architecture(4, 6, **given)
 
 
 @pytest.mark.parametrize("name", ["flips", "mess3"])

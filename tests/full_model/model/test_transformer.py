@@ -7,9 +7,7 @@ import pytest
 import torch
 from loops import by_loops, drawn
 
-from flowsim.errors import InputError
 from full_model import Architecture, cross_entropy, forward
-from full_model.model.architecture import check_weights
 
 CASES = [
     Architecture(8, 5, tied=False),
@@ -80,38 +78,3 @@ def test_cross_entropy_keeps_its_digits_at_large_logits():
     found = cross_entropy(arch, logits, torch.tensor([1.0, 1.0, 0.0, 1.0]))
     small = math.log1p(math.exp(-30))
     assert found[0].tolist() == pytest.approx([0.0, small, small, 800.0], rel=1e-13)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"d": 0},
-        {"heads": 3},
-        {"hidden": 0, "attention": "none"},
-        {"states": 3},
-        {"output": "both"},
-        {"positions": "rotary"},
-        {"positions": "relative", "attention": "uniform"},
-        {"positions": "relative-values", "attention": "none"},
-    ],
-    ids=str,
-)
-def test_architecture_refuses(wrong):
-    with pytest.raises(InputError):
-        Architecture(**{"d": 4, "length": 8, **wrong})
-
-
-def test_weights_of_another_model_are_refused():
-    arch = Architecture(4, 5)
-    good = drawn(arch, ensemble=(2,))
-    assert check_weights(arch, good) == (2,)
-    for bad in (
-        {**good, "extra": good["bias"]},
-        {k: v for k, v in good.items() if k != "0.up"},
-        {**good, "0.up": good["0.up"][:1]},
-        {**good, "0.up": good["0.up"].float()},
-    ):
-        with pytest.raises(InputError):
-            check_weights(arch, bad)
-    with pytest.raises(InputError, match="do not fit"):
-        forward(arch, good, torch.zeros(1, 6))

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from flowsim.chain import BinaryChain
-from flowsim.errors import InputError
 from full_model import Claim, format_claims, verify
 from full_model.theorems import verify as checked
 
@@ -75,12 +74,3 @@ def test_table():
         "loss   0.5       0.25      2.5e-01  FAILED",
         "sign   definite  definite  0.0e+00  ok",
     ]
-
-
-def test_verify_refuses():
-    with pytest.raises(InputError, match="seed"):
-        verify(BinaryChain(0.5, 0.8), seeds=[])
-    with pytest.raises(InputError, match="GiB"):
-        verify(BinaryChain(0.5, 0.8), length=40)
-    with pytest.raises(InputError, match="d must"):
-        verify(BinaryChain(0.5, 0.8), d=0)

@@ -1,7 +1,6 @@
 """Runs: settings, telemetry, the record and the command's inputs."""
 
 import json
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -187,42 +186,6 @@ def test_plateau():
         assert values.tolist() == pytest.approx(expected, nan_ok=True)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"p": (1.5,)},
-        {"p": (0.5, 0.6), "q": (0.8, 0.7, 0.6)},
-        {"seeds": (-1,)},
-        {"init": "lifted"},
-        {"theta": ((1.0, 0.5),)},
-        {"init": "lifted", "theta": ((1.0, 0.5), (1.0, 0.5, 0.1))},
-        {"telemetry_every": 0},
-        {"device": "tpu"},
-        {"arch": Architecture(4, 6, states=3, output="states")},
-        {"p": None},
-    ],
-    ids=str,
-)
-def test_settings_refuse(wrong):
-    with pytest.raises(InputError):
-        settings(**wrong)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"init": "uniform"},
-        {"noise": -0.1},
-        {"init": "lifted", "theta": ((1.0, float("nan")),)},
-        {"arch": Architecture(4, 6, layers=2), "init": "lifted", "theta": ((1.0, 1.0),)},
-    ],
-    ids=str,
-)
-def test_runs_refuse(wrong):
-    with pytest.raises(InputError):
-        train(settings(**wrong))
-
-
 IN_CONTEXT = [
     (flowsim.chains.SymmetricChain(3, 0.9), {}),
     (flowsim.chains.OrderChain([[0.1, 0.9], [0.3, 0.7], [1.0, 0.0], [0.6, 0.4]]), {"hidden": 0}),
@@ -286,25 +249,3 @@ def test_long_sequences_say_what_their_loss_is(prior, says, known):
     assert record.baseline_loss.shape == (1, known)
     assert ("baselines_missing" in record.attrs) == (known == 1)
     assert float(record.loss[0, 0]) == pytest.approx(np.log(prior.states), abs=1e-6)
-
-
-REFUSED = [
-    ({"p": (0.5,), "q": (0.8,)}, "the one or the other"),
-    ({"arch": Architecture(4, 6)}, "cannot train on 3"),
-    ({"arch": Architecture(1, 6, states=3, output="states")}, "d of at least 2"),
-    ({"arch": Architecture(4, 2, states=3, output="states")}, "above the order 2"),
-    ({"init": "rank-one"}, "binary chains"),
-    ({"recipe": Recipe("gd", steps=1), "data": flowsim.chains.DoublyStochasticPrior(3)},
-     "is not known"),
-    ({"recipe": Recipe("gd", steps=1), "arch": Architecture(4, 20, states=3, output="states")},
-     "3^20 sequences"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("wrong", "said"), REFUSED, ids=lambda value: str(value)[:40])
-def test_data_that_does_not_fit_is_one_sentence(wrong, said):
-    arch = Architecture(4, 6, states=3, output="states")
-    right = {"arch": arch, "recipe": Recipe(steps=1), "data": flowsim.chains.DirichletPrior(3, 2)}
-    RunSettings(**right)
-    with pytest.raises(InputError, match=re.escape(said)):
-        RunSettings(**(right | wrong))

@@ -7,7 +7,6 @@ import torch
 from weights import normal_weights
 
 from flowsim.chain import BinaryChain
-from flowsim.errors import InputError
 from full_model import (
     Architecture,
     MarkovSource,
@@ -17,7 +16,6 @@ from full_model import (
     cross_entropy,
     forward,
     initial_weights,
-    papers_recipe,
     project,
 )
 from full_model.model.batches import batch_gradient
@@ -181,46 +179,3 @@ def test_initial_weights():
     distance = project(one, noisy).distance
     count = sum(math.prod(shape) for shape in one.shapes.values())
     assert torch.allclose(distance, torch.tensor(0.01 * math.sqrt(count)).double(), rtol=0.2)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"trainer": "adam"},
-        {"steps": 0},
-        {"learning_rate": math.inf},
-        {"momentum": 1.0},
-        {"weight_decay": -1.0},
-        {"warmup": 1.0},
-        {"loss": "test"},
-        {"schedule": "linear"},
-        {"trainer": "flow", "horizon": -1.0},
-        {"trainer": "flow", "method": "euler"},
-        {"trainer": "gd", "weight_decay": 0.1},
-    ],
-    ids=str,
-)
-def test_recipe_refuses(wrong):
-    with pytest.raises(InputError):
-        Recipe(**wrong)
-
-
-def test_trainer_refuses():
-    arch, source = Architecture(2, 3), MarkovSource.of(CHAIN)
-    good, long = normal_weights(arch, ensemble=(2,)), Architecture(2, 40)
-    gd = Recipe("gd", steps=1)
-    for bad in (
-        lambda: Trainer(arch, {k: w[0] for k, w in good.items()}, source, gd),
-        lambda: Trainer(arch, {k: w.half() for k, w in good.items()}, source, gd),
-        lambda: Trainer(arch, good, MarkovSource.of([CHAIN] * 3), gd),
-        lambda: Trainer(arch, good, source, papers_recipe()),
-        lambda: Trainer(long, normal_weights(long, ensemble=(1,)), source, gd),
-        lambda: initial_weights(arch, "uniform", [0]),
-        lambda: initial_weights(arch, "gaussian", []),
-        lambda: initial_weights(arch, "gaussian", [0], std=0.0),
-        lambda: initial_weights(arch, "gaussian", [0], noise=-1.0),
-        lambda: initial_weights(arch, "lifted", [0]),
-        lambda: initial_weights(arch, "lifted", [0, 1], theta=torch.zeros(3, 2)),
-    ):
-        with pytest.raises(InputError):
-            bad()
