@@ -23,11 +23,9 @@ from flowsim.drawing.style import (
     ARROW,
     DASHES,
     FILL,
-    HATCH,
     INK,
     LINE,
     MARKER,
-    OPTIMIZERS,
     PATHS,
     SOFT,
     VERB_PHRASES,
@@ -37,7 +35,6 @@ from flowsim.drawing.style import (
     about,
     apart,
     basin_names,
-    code_of,
     edges,
     label_names,
     meanings,
@@ -51,7 +48,7 @@ from flowsim.drawing.style import (
     wrapped,
 )
 from flowsim.errors import InputError
-from flowsim.records.attributes import axes_of, end_names, fixed_of, most_frequent
+from flowsim.records.attributes import axes_of, became_of, end_names, fixed_of, most_frequent
 
 #: Cells a side up to which hatching follows their edges, and beyond it their centres.
 _WHOLE_CELLS = 512
@@ -59,33 +56,10 @@ _WHOLE_CELLS = 512
 _ENTRIES = 8
 #: Hatches and their colours of cells that a simpler model misjudges, and whose orbits slide.
 _DIFFERS, _SLIDES = ("||", "0.45"), ("..", "#3f6f86")
-#: Colour, hatch and its colour of what became of a cell: its label, or what an optimizer did.
-_CELLS: dict[str, tuple[str, str, str]] = {
-    "unresolved": (FILL["unresolved"], "", LINE),
-    "global_minimum": (FILL["global_minimum"], "", LINE),
-    "local_minimum": (FILL["local_minimum"], "///", "#ffffff"),
-    "saddle": (FILL["saddle"], "", LINE),
-    "plateau": ("#f6d9bd", "...", "#c25700"),
-    "between": ("#f3e27a", "", LINE),
-    "above": ("#a8a8a8", "", LINE),
-    "equal": ("#ffffff", "", LINE),
-    **{name: (FILL[name], HATCH[name], INK[name]) for name in ("periodic", "bounded", "diverged")},
-}
-#: The same of steps that go on when they are counted out: those that diverge are black.
-_MOVING = {"unresolved": ("#ffffff", "...", LINE)}
+#: Colour, hatch and its colour of steps that go on when they are counted out.
+_MOVING = ("#ffffff", "...", LINE)
 #: Letters of a title's line.
 _MESSAGE = 72
-_BEST = "global_minimum"
-_TRAINED_TEXTS = {
-    "global_minimum": "learns the bigram",
-    "local_minimum": "trapped at the unigram for good",
-    "plateau": "at the unigram after {steps} steps",
-    "between": "between unigram and bigram after {steps} steps",
-    "above": "loss above the unigram's after {steps} steps",
-    "equal": "unigram and bigram have the same loss",
-    "periodic": "large steps go round in a circle",
-    "diverged": "diverges",
-}
 _STEPS_TEXTS = {
     "unresolved": "on its way after {steps} steps",
     "periodic": "large steps go round in a circle",
@@ -213,10 +187,12 @@ def draw_basins(
 ) -> list[Any]:  # fmt: skip
     """The cells by what became of them, but the hidden ones, some hatched; a legend's entries."""
     across, up = plane or axes_of(record)
-    label = outcome(record).transpose(up, across, ...)
+    label = became_of(record).transpose(up, across, ...)
     found, names = label.to_numpy(), meanings(label)
-    known = _CELLS | (_MOVING if "steps" in record.attrs else {})
-    cells = {name: known.get(name, look) for name, look in apart(found, names).items()}
+    cells, texts = apart(found, names), basin_names(record)
+    if "steps" in record.attrs:
+        cells["unresolved"] = _MOVING
+        texts |= {name: s.format(steps=record.attrs["steps"]) for name, s in _STEPS_TEXTS.items()}
     x, y = (edges(record[name].to_numpy(), name) for name in (across, up))
     ax.imshow(
         found, origin="lower", aspect="auto", extent=(x[0], x[-1], y[0], y[-1]), vmin=-0.5,
@@ -226,10 +202,6 @@ def draw_basins(
     )  # fmt: skip
     ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
     ax.set(xlabel=name_of(record, across), ylabel=name_of(record, up))
-    texts = basin_names(record)
-    if "steps" in record.attrs:
-        own = _TRAINED_TEXTS if "plateau" in names else _STEPS_TEXTS
-        texts |= {n: s.format(steps=record.attrs["steps"]) for n, s in own.items()}
     shown = found if hidden is None else np.where(hidden, -1, found)
     counts = dict(zip(names, np.bincount(shown[shown >= 0], minlength=len(names)), strict=True))
     there = [name for name in names if counts[name]]
@@ -251,26 +223,6 @@ def draw_basins(
         patches = CombinedHandle(Patch(facecolor=fill, **look) for fill in fills)
         handles.append(patches.set_label(f"{len(others)} more ends"))
     return handles
-
-
-def outcome(record: xr.Dataset) -> xr.DataArray:
-    """The label of every cell; of steps of a whole transformer, also how far they came."""
-    label, names = record["label"], list(_CELLS)
-    if "open_share" not in record:
-        return label
-    share, status = record["open_share"], record["status"]
-    found = xr.full_like(label, names.index("between"))
-    for name, cells in (
-        ("above", share > 1),
-        ("equal", share.isnull()),  # p + q = 1
-        ("plateau", record["on_plateau_at_end"] == 1),
-        ("global_minimum", label == names.index("global_minimum")),
-        ("local_minimum", label == names.index("local_minimum")),
-        ("periodic", status == code_of(status, "periodic")),
-        ("diverged", status.isin([code_of(status, name) for name in ("diverged", "failed")])),
-    ):
-        found = found.where(~cells, names.index(name))
-    return found.assign_attrs(flag_meanings=" ".join(names))
 
 
 def _hatch(
@@ -441,13 +393,8 @@ def _ends_said(record: xr.Dataset) -> dict[str, str]:
 
 
 def _learned(record: xr.Dataset) -> list[str]:
-    label = outcome(record)
-    found = label_names(label)
+    found = label_names(record["label"])
     flow = label_names(record["flow_label"]) if "flow_label" in record else None
-    if "plateau" in meanings(label):
-        beside = "" if flow is None else f", gradient flow from {percent(flow == _BEST)}"
-        name = OPTIMIZERS[str(record.attrs["optimizer"])]
-        return [f"{name} learns from {percent(found == _BEST)} of the window{beside}"]
     counts = {n: int((found == n).sum()) for n in meanings(record["label"])[1:]}
     named, others = most_frequent(counts)
     said = basin_names(record) | _ends_said(record)

@@ -6,6 +6,7 @@ have the same role, a hatch, a marker or a line style separates them too.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
@@ -28,7 +29,7 @@ from matplotlib.ticker import AutoLocator
 from matplotlib.transforms import ScaledTranslation
 
 from flowsim.errors import InputError
-from flowsim.records.attributes import adam_words, axes_of, end_names, meanings
+from flowsim.records.attributes import adam_words, axes_of, became_of, end_names, meanings
 
 #: Fill, ink, marker and hatch of ends that are numbered.
 _MINIMA = (
@@ -52,6 +53,10 @@ _STEPS = {
     "periodic": ("#cdb9df", "#7a4fa3", "8", "xx"),
     "bounded": ("#f6d9bd", "#c25700", "d", "..."),
     "diverged": ("#000000", "#000000", "x", ""),
+    "plateau": ("#f6d9bd", "#c25700", "d", "..."),
+    "between": ("#f3e27a", "#8a6a00", "D", ""),
+    "above": ("#a8a8a8", "#4d4d4d", "*", ""),
+    "equal": ("#ffffff", "#111111", "s", ""),
 }
 
 
@@ -143,6 +148,8 @@ def name_of(record: xr.Dataset, coordinate: str, variable: str = "") -> str:
 def basin_names(record: xr.Dataset) -> dict[str, str]:
     """Names of a record's labels in a legend."""
     own = end_names(record.attrs)
+    if "label" in record:
+        own |= json.loads(became_of(record).attrs.get("words", "{}"))
     for name in np.atleast_1d(record.attrs.get("coordinates", [])):
         if "$" in name:
             own = {key: text.replace(name, plain(name)) for key, text in own.items()}
@@ -151,7 +158,8 @@ def basin_names(record: xr.Dataset) -> dict[str, str]:
 
 def apart(label: np.ndarray, names: Sequence[str]) -> dict[str, tuple[str, str, str]]:
     """Fill, hatch and its colour of the ends of cells, so that neighbours differ."""
-    look = {n: (FILL[n], HATCH[n], "#ffffff" if HATCH[n] else LINE) for n in names}
+    look = {n: (FILL[n], HATCH[n], INK[n] if n in _STEPS else "#ffffff" if HATCH[n] else LINE)
+            for n in names}  # fmt: skip
     for kind, styles in (("minimum", _MINIMA), ("infinity", _INFINITIES)):
         codes = [i for i, name in enumerate(names)
                  if name.startswith(f"{kind}_") and (label == i).any()]  # fmt: skip

@@ -36,7 +36,7 @@ from flowsim.interface import (
     theta_on_grid,
     with_axes,
 )
-from flowsim.labels import Label, Status
+from flowsim.labels import Label
 from flowsim.landscape.critical import STARTS, critical_points_in
 from flowsim.landscape.ends import Ends
 from flowsim.portraits.phase_curves import further_curves, plane_velocity
@@ -230,12 +230,6 @@ def portrait(
         beside = {name: value for name, value in fixed.items() if name != "b"}
         known = plane.curves(bounds, beside)
         record = in_plane(record, plane, [c for c in known if c.kind == "global minima"])
-        if "on_plateau_at_end" in record:
-            found["cells_on_plateau"] = int(record["on_plateau_at_end"].sum())
-        status = record["status"].to_numpy()
-        found["cells_periodic"] = int((status == Status.PERIODIC).sum())
-        found["cells_diverged"] = int((status == Status.DIVERGED).sum())
-        found |= _counts(record["flow_label"], "cells_flow")
     if further:
         record = in_plane(record, plane, [*further, *curves_of(record, plane.x, plane.y)])
     settings: dict[str, object] = {

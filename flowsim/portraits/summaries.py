@@ -13,7 +13,7 @@ import xarray as xr
 from flowsim.curves import curves_of
 from flowsim.errors import InputError
 from flowsim.labels import Label
-from flowsim.records.attributes import axes_of, end_names, fixed_of, meanings, plain
+from flowsim.records.attributes import axes_of, became_of, end_names, fixed_of, meanings, plain
 from flowsim.records.ends import all_alike, recorded_ends
 from flowsim.spec import chain_of
 from flowsim.training.trained import AT_UNIGRAM, LEARNED_SAMPLED
@@ -136,28 +136,25 @@ def phase_space_summary(record: xr.Dataset) -> dict[str, Any]:
 def trained_summary(record: xr.Dataset) -> dict[str, Any]:
     """Cells by what an optimizer's runs became, and by the flow."""
     cells = record["label"].size
-    counts = {name.removeprefix("cells_"): int(count)
-              for name, count in _starting_with(record, "cells_").items()}  # fmt: skip
-    if "on_plateau" in counts:
-        shown = {
-            "learned": "global_minimum",
-            "trapped": "local_minimum",
-            "on_plateau_at_end": "on_plateau",
-            "flow_learned": "flow_global_minimum",
-        }
-    else:
-        both = [meanings(record[n]) for n in ("flow_label", "label")]
-        names = [*dict.fromkeys([*both[0][1:], *both[1][1:], *both[0][:1]])]
-        shown = {name: name for name in [*names, *(f"flow_{name}" for name in names)]}
+    counts = _counted(became_of(record))
+    by_flow = {f"flow_{name}": count for name, count in _counted(record["flow_label"]).items()}
     return {
         **_chosen(record),
         **_trained(record),
         "cells": cells,
-        "fraction": {name: counts.get(count, 0) / cells for name, count in shown.items()},
+        "fraction": {name: count / cells for name, count in (counts | by_flow).items()},
         **_held(record),
-        **{name: counts.get(name, 0) for name in ("unresolved", "periodic", "diverged")},
-        "flow_unresolved": counts["flow_unresolved"],
+        "unresolved": record.attrs["cells_unresolved"],
+        **{name: counts.get(name, 0) for name in ("periodic", "diverged")},
+        "flow_unresolved": by_flow["flow_unresolved"],
     }
+
+
+def _counted(variable: xr.DataArray) -> dict[str, int]:
+    """How many starts have each code, by its name; that of unresolved ones is last."""
+    names = meanings(variable)
+    counts = np.bincount(variable.to_numpy().ravel(), minlength=len(names)).tolist()
+    return {names[i]: counts[i] for i in (*range(1, len(names)), 0)}
 
 
 def _trained(record: xr.Dataset) -> dict[str, Any]:
@@ -184,8 +181,8 @@ def scan_summary(record: xr.Dataset) -> dict[str, Any]:
         if "share_low" in record:  # a grid has no sampling error
             basins[name]["wilson"] = [here["share_low"].min(), here["share_high"].max()]
     trained = _trained(record)
-    if "on_plateau_at_end" in record:
-        trained["on_plateau_at_end"] = record["on_plateau_at_end"].sum()
+    if (became := became_of(record)).name != "label":
+        trained[str(became.name)] = _counted(became)
     return {
         **_chosen(record),
         **trained,

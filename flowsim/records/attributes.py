@@ -65,7 +65,7 @@ _NAMES = [
     (r"start_(\w+)", r"{} at the start"),
     (r"end_(\w+)", r"{} at the end of training"),
     (r"open_share", "share of the gap between unigram and bigram loss that is open at the end"),
-    (r"on_plateau_at_end", "whether the loss ended within a tenth of the gap of the unigram's"),
+    (r"progress", "how far the run came, by its loss at the end"),
     (r"period", "steps, or time, after which a periodic run comes back; 0 or NaN of others"),
     (r"largest", "the largest coordinate on the way, by size, in units of the metric's root"),
     (r"steps_taken", "steps until the run was decided"),
@@ -164,6 +164,11 @@ def end_names(attributes: Mapping[str, Any]) -> dict[str, str]:
 def meanings(variable: xr.DataArray) -> list[str]:
     """Names of the values of a variable of codes."""
     return str(variable.attrs["flag_meanings"]).split()
+
+
+def became_of(record: xr.Dataset) -> xr.DataArray:
+    """What became of every start, as codes: its label, or what the label says is finer."""
+    return record[record["label"].attrs.get("ancillary_variables", "label")]
 
 
 def axes_of(record: xr.Dataset) -> tuple[str, str]:

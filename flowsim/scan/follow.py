@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,7 +23,7 @@ from flowsim.records.attributes import described
 from flowsim.records.netcdf import flags
 from flowsim.training.descent import descend
 from flowsim.training.optimizer_choice import OptimizerChoice
-from flowsim.training.rule import recorded
+from flowsim.training.rule import recorded, rule_of
 
 
 def follow(
@@ -84,6 +85,7 @@ def names_of_codes(ends: Ends, label: np.ndarray) -> list[str]:
 def as_variables(
     columns: Mapping[str, np.ndarray],
     dims: Sequence[str],
+    model: Model,
     fraction: float | None = None,
     names: Sequence[str] = BASINS,
 ) -> dict[str, tuple[Sequence[str], np.ndarray, dict[str, Any]]]:
@@ -95,6 +97,11 @@ def as_variables(
     if fraction is not None:
         flagged["settling_time"] = {"fraction": fraction, "of": "excess loss over the limit's"}
         flagged["hitting_time"] = {"fraction": fraction, "of": "excess loss, NaN if never"}
+    if "progress" in columns:
+        words = rule_of(model).progress
+        codes = flags([*words], columns["progress"].dtype)
+        flagged["progress"] = {**codes, "words": json.dumps(words, ensure_ascii=False)}
+        flagged["label"]["ancillary_variables"] = "progress"
     return {name: (dims, column, flagged.get(name, {})) for name, column in columns.items()}
 
 
@@ -107,7 +114,7 @@ def as_dataset(points: np.ndarray, axes: dict[str, np.ndarray], ends: Ends) -> x
     """Results of ``follow`` for the starts of a grid, as a dataset over its axes."""
     columns = name_ends(ends, shaped(points, [len(values) for values in axes.values()]))
     names = names_of_codes(ends, columns["label"])
-    record = xr.Dataset(as_variables(columns, tuple(axes), names=names), axes)
+    record = xr.Dataset(as_variables(columns, tuple(axes), ends.model, names=names), axes)
     return described(record, ends.model.long_names)
 
 

@@ -50,7 +50,7 @@ def scan_record(
         columns = {**columns, "label": np.stack(codes).reshape(shape).astype(own[0].dtype)}
     several = {name: list(values) for name, values in scan.several.items()}
     record = xr.Dataset(coords={**several, **starts.coords(), "basin": names})
-    record = record.assign(as_variables(columns, scan.dims, scan.fraction, names))
+    record = record.assign(as_variables(columns, scan.dims, scan.model_at(0), scan.fraction, names))
     if starts.scattered:  # no axis tells them
         each = scan if starts.is_random else starts
         rows = scan.starts_of(0, prod(each.shape))
@@ -136,8 +136,8 @@ def scan_basins(
         Wilson interval share_low, share_high. Attributes as of a stored scan: model, chain,
         settings, points by label, largest drifts and provenance.
 
-        With an optimizer: label, status and rule, on_plateau_at_end, loss, open_share,
-        learned_step and end_<coordinate>, as ``Trained`` has them.
+        With an optimizer: label, status and rule, progress, loss, open_share, learned_step
+        and end_<coordinate>, as ``Trained`` has them.
 
     Raises:
         InputError: the starts have other coordinates than the model, or what ``find_limits`` and

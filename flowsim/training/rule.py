@@ -4,6 +4,7 @@ A model with a method ``training_rule`` is trained down its loss if that returns
 object with
 
 - ``columns``, the attributes of ``Trained`` that a record has, with their types;
+- ``progress``, the words of how far runs come, by the names of its codes, if it is a column;
 - ``completed(choice)``, the ``OptimizerChoice`` with what is usual for the model;
 - ``train(theta0, optimizer, numbers, progress)``, the ``Trained`` of an optimizer, a choice or a
   name with its numbers, from starts (n, k).

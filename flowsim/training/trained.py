@@ -43,7 +43,7 @@ class Trained:
     Attributes:
         open_share: (loss − entropy rate)/(h(π₁) − entropy rate), 1 at the unigram and 0 at the
             bigram; NaN where p + q = 1.
-        on_plateau_at_end: int8, 1 where the open share is within 0.1 of 1.
+        progress: int8, how far the run came; what the training rule's ``progress`` names.
         learned_step: the first of a hundred looks from which on the share stays learned; NaN if it
             does not.
         state: ends with a ρ for each position, shape (n, columns).
@@ -66,7 +66,7 @@ class Trained:
     largest: Tensor = field(default_factory=lambda: torch.zeros(0))
     steps_taken: Tensor = field(default_factory=lambda: torch.zeros(0))
     open_share: Tensor = field(default_factory=lambda: torch.zeros(0))
-    on_plateau_at_end: Tensor = field(default_factory=lambda: torch.zeros(0))
+    progress: Tensor = field(default_factory=lambda: torch.zeros(0))
     learned_step: Tensor = field(default_factory=lambda: torch.zeros(0))
     state: Tensor = field(default_factory=lambda: torch.zeros(0))
     path: Tensor = field(default_factory=lambda: torch.zeros(0))

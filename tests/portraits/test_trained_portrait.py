@@ -18,8 +18,8 @@ from flowsim import (
     write_record,
 )
 from flowsim import portrait as portrait_record
-from flowsim.drawing.plane import outcome
 from flowsim.drawing.style import label_names
+from flowsim.records.attributes import became_of
 
 RANK_ONE = model("rank-one", 0.5, 0.8, length=4)
 DESCENT = OptimizerChoice.named("gd", steps=1500, learning_rate=0.1)
@@ -42,7 +42,7 @@ def test_cells_are_the_starts_and_the_flow_is_that_of_the_model(portrait):
 
 
 def test_every_cell_is_drawn_as_what_became_of_it(portrait):
-    found = label_names(outcome(portrait))
+    found = label_names(became_of(portrait))
     assert set(found.ravel()) <= {"global_minimum", "local_minimum", "plateau", "between", "above"}
     np.testing.assert_array_equal(
         found == "local_minimum", portrait["label"] == Label.LOCAL_MINIMUM
@@ -51,7 +51,13 @@ def test_every_cell_is_drawn_as_what_became_of_it(portrait):
     title = words_of(figure)
     share = 100 * (found == "global_minimum").mean()
     assert "Gradient descent, learning rate 0.1, 1500 steps" in title
-    assert f"learns from {share:.1f} % of the window, gradient flow from" in title
+    assert f"{share:.1f} % learns the bigram, by gradient flow" in title
+    told = summarize(portrait)["fraction"]
+    assert told["local_minimum"] == (found == "local_minimum").mean()
+    assert told["flow_global_minimum"] == (portrait["flow_label"] == Label.GLOBAL_MINIMUM).mean()
+    old = portrait.drop_vars("progress")  # of version 0.2 records have labels alone
+    del old["label"].attrs["ancillary_variables"]
+    assert "reaches the global minima" in words_of(draw(old))
     words = [text.get_text() for text in figure.legends[0].get_texts()]
     assert "trapped at the unigram for good" in words
     assert "boundary of the basin of gradient flow" in words
@@ -86,7 +92,7 @@ def test_descent_of_a_users_loss_is_what_its_steps_do(rate, tmp_path):
     optimizer = OptimizerChoice.named("gd", learning_rate=rate, steps=500)
     record = portrait_record(well, window=window, resolution=16, optimizer=optimizer)
     x = np.broadcast_to(record.x.values, (16, 16))
-    found = label_names(outcome(record))
+    found = label_names(became_of(record))
     np.testing.assert_array_equal(found, iterated(x, 0.1, rate, 500))
     hill = np.sort(np.roots([1, 0, -1, 0.1]).real)[1]
     codes = record["flow_label"].attrs["flag_meanings"].split()

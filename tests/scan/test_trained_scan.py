@@ -34,7 +34,7 @@ def test_any_division_of_the_work_gives_the_same_bytes(tmp_path, monkeypatch):
     for q in (0.3, 0.8):
         reduced = model("rank-one", 0.5, q, length=6)
         whole = scan_basins(reduced, AXES, optimizer=QUICK)
-        for name in ("label", "status", "loss", "open_share", "on_plateau_at_end", "end_w1"):
+        for name in ("label", "status", "loss", "open_share", "progress", "end_w1"):
             np.testing.assert_array_equal(stored[name].sel(q=q).values, whole[name].values)
     assert stored.attrs["optimizer"] == "adamw" and stored.attrs["steps"] == 60
     assert stored.attrs["nudge"] == 1e-12 and "rtol" not in stored.attrs

@@ -16,7 +16,7 @@ from flowsim import (
     model,
 )
 from flowsim.cli.groups import OptimizerOptions
-from flowsim.models.rank_one.training.reduced import trapped
+from flowsim.models.rank_one.training.reduced import PROGRESS, trapped
 from flowsim.training import Recipe, ReducedTraining
 from full_model import (
     Architecture,
@@ -145,7 +145,7 @@ def test_equal_factors_stay_equal_until_they_are_nudged():
     numbers = {"d": 4, "steps": 1500, "schedule": "constant", "loss": "population"}
     exact = ReducedTraining(reduced, "adamw-papers", nudge=0.0, **numbers).run(theta)
     assert exact.theta[0, 2] == exact.theta[0, 3]
-    assert (exact.label[0], exact.on_plateau_at_end[0]) == (Label.UNRESOLVED, 1)
+    assert (exact.label[0], exact.progress[0]) == (Label.UNRESOLVED, [*PROGRESS].index("plateau"))
     nudged = ReducedTraining(reduced, "adamw-papers", **numbers).run(theta)
     assert nudged.theta[0, 2] * nudged.theta[0, 3] < -0.25
     assert nudged.label[0] == Label.GLOBAL_MINIMUM

@@ -36,6 +36,18 @@ _ATOMS, _WORK = 2**14, 2**27
 _PERIODS = 64
 #: Steps at the end of which each is looked at, so that no short period is missed.
 LAST = 8
+#: How far runs come, by code, in the words of a figure.
+PROGRESS = {
+    "unresolved": "unresolved",
+    "global_minimum": "learns the bigram",
+    "local_minimum": "trapped at the unigram for good",
+    "plateau": "at the unigram when the steps end",
+    "between": "between unigram and bigram when the steps end",
+    "above": "loss above the unigram's when the steps end",
+    "equal": "unigram and bigram have the same loss",
+    "periodic": "large steps go round in a circle",
+    "diverged": "diverges",
+}
 #: The usual relative displacement of a transformer's start.
 USUAL_NUDGE = 1e-12
 
@@ -137,7 +149,6 @@ class ReducedTraining:
         label[stays], rule[stays] = Label.LOCAL_MINIMUM, Rule.TRAPPED_BY_PLANE
         status = np.where(learned | stays, Status.CONVERGED, Status.TIMED_OUT)
         status[~finite] = Status.DIVERGED
-        plateau = finite & (np.abs(share[-1] - 1) <= AT_UNIGRAM)
         found = Trained(
             theta,
             label=torch.from_numpy(label.astype(np.int8)),
@@ -145,7 +156,6 @@ class ReducedTraining:
             rule=torch.from_numpy(rule.astype(np.int8)),
             loss=torch.from_numpy(last),
             open_share=torch.from_numpy(share[-1].copy()),
-            on_plateau_at_end=torch.from_numpy(plateau.astype(np.int8)),
             learned_step=torch.from_numpy(first),
         )
         if kept:
@@ -154,9 +164,10 @@ class ReducedTraining:
         found.status[self._returning(rows, moments, found)] = Status.PERIODIC
         lost = torch.from_numpy(failed)  # starts that were not finite
         found.label[lost], found.rule[lost] = Label.UNRESOLVED, Rule.NONE
-        found.status[lost], found.on_plateau_at_end[lost] = Status.FAILED, 0
+        found.status[lost] = Status.FAILED
         for values in (theta, found.loss, found.open_share, found.learned_step, found.state):
             values[lost] = torch.nan
+        found.progress = _progress(found)
         return found if isinstance(theta0, Tensor) else found.numpy()
 
     def states(self, theta0: Numbers) -> np.ndarray:
@@ -275,6 +286,24 @@ class ReducedTraining:
         return torch.from_numpy(back)
 
 
+def _progress(found: Trained) -> Tensor:
+    """How far every run came, indices of ``PROGRESS``, int8."""
+    status, share = found.status, found.open_share
+    progress = torch.full_like(found.label, [*PROGRESS].index("between"))
+    for name, runs in (
+        ("above", share > 1),
+        ("equal", share.isnan()),  # p + q = 1
+        ("plateau", (share - 1).abs() <= AT_UNIGRAM),
+        ("global_minimum", found.label == Label.GLOBAL_MINIMUM),
+        ("local_minimum", found.label == Label.LOCAL_MINIMUM),
+        ("periodic", status == Status.PERIODIC),
+        ("diverged", status == Status.DIVERGED),
+        ("unresolved", status == Status.FAILED),
+    ):
+        progress[runs] = [*PROGRESS].index(name)
+    return progress
+
+
 def trapped(model: Any, optimizer: OptimizerChoice, theta: Tensor) -> Tensor:
     """Return whether descent goes on from θ (n, k) to the unigram for certain, bool (n,).
 
@@ -314,8 +343,9 @@ class LiftedSteps:
     """The training rule of the rank-one model, see ``flowsim.training.rule``."""
 
     columns: Mapping[str, str] = MappingProxyType(
-        {"on_plateau_at_end": "i1", "loss": "<f8", "open_share": "<f8", "learned_step": "<f8"}
+        {"progress": "i1", "loss": "<f8", "open_share": "<f8", "learned_step": "<f8"}
     )
+    progress: Mapping[str, str] = PROGRESS
 
     def __init__(self, model: Any) -> None:
         self.model = model
