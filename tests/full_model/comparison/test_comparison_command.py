@@ -18,7 +18,7 @@ from full_model import cloud_points, grid_points, stored_points
 
 
 def test_starts(tmp_path):
-    grid = grid_points(3, 2, (-3, 3), (0, 2))
+    grid = grid_points(3, 2, {"w": (-3, 3), "e": (0, 2)})
     assert grid.tolist() == [[0.5, -2], [0.5, 0], [0.5, 2], [1.5, -2], [1.5, 0], [1.5, 2]]
     cloud = cloud_points(2000, 0.3, 4)
     assert cloud.std().item() == pytest.approx(0.3, rel=0.05)

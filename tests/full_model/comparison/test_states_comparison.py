@@ -44,7 +44,7 @@ def test_the_block_at_the_unigram_is_the_hessian():
 
 @pytest.mark.parametrize("trainer", ["gd", "flow"])
 def test_above_the_threshold_every_run_ends_as_predicted(trainer):
-    points = grid_points(3, 4, (-1.0, 0.6), (-1.2, 1.2))
+    points = grid_points(3, 4, {"w": (-1.0, 0.6), "e": (-1.2, 1.2)})
     record = compare(Comparison(0.8, None, "states", trainer, d=4, states=3), points)
     assert record.attrs["agreement"] == 1 and record.attrs["decided"] == 12
     assert record.attrs["different_starts"] == 6 and "agreement_low" not in record.attrs
