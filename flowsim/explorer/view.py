@@ -12,7 +12,7 @@ from flowsim.errors import InputError
 from flowsim.flow.solver import solver_of
 from flowsim.interface import Model, check_fixed, with_axes
 from flowsim.models.arguments import LENGTH
-from flowsim.spec import ModelSpec, built_in, has_parameter
+from flowsim.spec import ModelSpec, built_in, has_parameter, parameters
 
 #: Bounds that keep every page quick, whatever a link asks for.
 MOST_STARTS, FARTHEST, NARROWEST = 12, 1000.0, 1e-6
@@ -182,11 +182,15 @@ class View:
         return replace(self, spec=self.spec.replace(**arguments))
 
     def with_model(self, model: str, **options: object) -> View:
-        """Another model, with those options and held values that it has, but no switches."""
+        """Another model, with those options and held values that it takes, but no switches."""
         same = model == self.spec.name
         kind = self.spec.kind if same else built_in(model)
-        kept = {k: v for k, v in self.spec.options.items() if same or not isinstance(v, bool)}
-        wanted = kept | {key: value for key, value in options.items() if value is not None}
+        shown = {name: about.slider for name, about in parameters(kind).items() if about.slider}
+        wanted = dict(options)
+        for name, value in self.spec.options.items():
+            low, high = shown.get(name, (value, value))
+            if same or (not isinstance(value, bool) and low <= value <= high):
+                wanted.setdefault(name, value)
         chosen = {key: value for key, value in wanted.items() if has_parameter(kind, key, wanted)}
         spec = (
             ModelSpec(self.spec.target, chosen, kind) if same else ModelSpec.first(model, **chosen)

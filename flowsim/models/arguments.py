@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from flowsim.chains.seen import SeenChain
     from flowsim.interface import Model
 
-LENGTH = Parameter(8, "positions", slider=(1, 64))
+LENGTH = Parameter(8, "positions N", slider=(1, 64))
 BIAS = Parameter("optimal", "optimal, or dynamic: a coordinate")
 
 

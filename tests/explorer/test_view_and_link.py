@@ -75,15 +75,13 @@ def test_a_link_restores_a_model_of_the_users_own(tmp_path):
 
 def test_every_number_of_a_model_has_a_slider():
     sliders = Controls(View()).sliders
-    assert {"flip", "hidden_per_state"} <= sliders.keys() and not {"p", "length"} & sliders.keys()
-    assert (sliders["flip"].start, sliders["flip"].end, sliders["hidden_per_state"].step) == (
-        0,
-        0.49,
-        1,
-    )
+    assert {"p", "q", "length", "states", "flip", "hidden_per_state"} <= sliders.keys()
+    ends = [(sliders[name].start, sliders[name].end) for name in ("p", "flip")]
+    assert ends == [(0.01, 0.99), (0.0, 0.49)] and sliders["hidden_per_state"].step == 1
     view = View().with_model("memory").with_arguments(flip=0.25)
     assert "--set flip=0.25" in command_lines(view, FullSettings(), ())
     assert "flip=0.25" in python_lines(view, FullSettings(), ())
+    assert View().with_model("states").with_model("memory").spec.get("states") == 2  # of at most 3
     with pytest.raises(InputError, match="flip must lie between 0 and"):
         view.with_arguments(flip=0.5)
 

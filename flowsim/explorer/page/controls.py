@@ -10,20 +10,19 @@ from bokeh.layouts import column
 
 from flowsim.explorer.training import MOST_D, MOST_N, MOST_NOISE, MOST_RATE, MOST_STEPS
 from flowsim.explorer.view import View
-from flowsim.spec import BUILT_IN, Parameter, built_in, models_with, parameters
+from flowsim.spec import BUILT_IN, Parameter, built_in, parameters
 
 TRAINER_WORDS = [
     ("gd", "gradient descent"), ("flow", "gradient flow"), ("sgd", "SGD"), ("adamw", "AdamW"),
     ("adamw-papers", "AdamW, papers' recipe"),
 ]  # fmt: skip
-#: Arguments with widgets of their own.
-_WIDGETS = ("p", "q", "length", "states")
 #: Modes of a drag, in the order of the buttons.
 ZOOM, MOVE, CLOUD = 0, 1, 2
 _STYLE = """
   :host { font: 14px/1.35 system-ui, sans-serif; color: #111; margin: 2px 0; }
   .bk-input, .bk-btn { font-size: 13px; }
   input.bk-input { padding: 0 5px; }
+  .bk-slider-title { white-space: normal; }
   .bk-btn.bk-btn { padding: 6px 3px; font-size: 12.5px; }
   .bk-btn:focus-visible, .bk-input:focus-visible, input:focus-visible, .noUi-handle:focus-visible {
     outline: 3px solid #00537f; outline-offset: 1px; }
@@ -40,23 +39,16 @@ class Controls:
     def __init__(self, view: View) -> None:
         self._wide: dict[str, Any] = {"sizing_mode": "stretch_width", "stylesheets": [_look()]}
         self.model = self._widget(models.Select, "model", title="Model", options=model_words(view))
-        self.p = _slider("p: chance of 1 after 0", 0.01, 0.99, "p")
-        self.q = _slider("q: chance of 0 after 1", 0.01, 0.99, "q")
-        self.a = _slider("a: attention of the slice", -2.0, 2.0, "a", 0.05)
         abouts = {argument: about for name in BUILT_IN
                   for argument, about in parameters(built_in(name)).items()
-                  if type(about.default) in (int, float) and argument not in _WIDGETS}  # fmt: skip
-        values = {argument: about.default for argument, about in abouts.items()}
-        if view.spec.is_own:
-            values, abouts = values | view.numbers, abouts | dict(view.spec.parameters)
-        self.sliders = {name: _slider(name, *_range(value, abouts[name]), name, _step(value))
-                        for name, value in values.items()}  # fmt: skip
-        sliders = self.sliders.values()
-        self.arguments = column(*sliders, sizing_mode="stretch_width", name="arguments")
-        sizes = {name: next(iter(models_with(name).values())).slider or (1, 1)
-                 for name in ("length", "states")}  # fmt: skip
-        self.length = self._spinner("N, positions", "length", *sizes["length"])
-        self.states = self._spinner("S, states", "states", *sizes["states"])
+                  if type(about.default) in (int, float)}  # fmt: skip
+        values = {argument: about.default for argument, about in abouts.items()} | view.numbers
+        abouts |= view.spec.parameters
+        #: Of every numeric argument, by its name.
+        self.sliders = {name: _slider(name, x, abouts[name]) for name, x in values.items()}
+        self.p, self.q, *others = self.sliders.values()
+        self.arguments = column(*others, sizing_mode="stretch_width", name="arguments")
+        self.a = _slider("a", 0.0, Parameter(0.0, "attention of the slice", slider=(-2.0, 2.0)))
         self.options = self._boxes("options", "attention", "untied")
         self.window_text = _words("reading")
         ways = ["zooms", "moves", "throws a cloud"]
@@ -129,28 +121,24 @@ def _look() -> models.InlineStyleSheet:
     return models.InlineStyleSheet(css=_STYLE)
 
 
-def _range(value: float, about: Parameter | None = None) -> tuple[float, float]:
-    """The ends of a slider: as declared, four times the value to both sides, or from −1 to 1."""
-    if about is not None and about.slider is not None:
-        return about.slider
+def scale(about: Parameter, value: float) -> dict[str, float]:
+    """Ends and step of a slider: as declared, four times the value to both sides, or −1 to 1."""
     reach = 4 * abs(value) or 1.0
-    return -reach, reach
+    low, high = about.slider or (-reach, reach)
+    step = 1 if isinstance(value, int) else 10.0 ** math.floor(math.log10((high - low) / 50))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return {"start": first * step, "end": last * step, "step": step}
 
 
-def _step(value: float) -> float:
-    """A hundredth of the range, rounded down to 1, 2 or 5 of a power of ten; 1 of whole numbers."""
-    if isinstance(value, int):
-        return 1
-    part = _range(value)[1] / 50
-    power = 10.0 ** math.floor(math.log10(part))
-    return next(power * digit for digit in (5, 2, 1) if power * digit <= part)
-
-
-def _slider(title: str, low: float, high: float, key: str, step: float = 0.01) -> models.Slider:
+def _slider(name: str, value: float, about: Parameter) -> models.Slider:
     return models.Slider(
-        start=low, end=high, step=step, value=low, title=title, name=key, tooltips=False,
+        **scale(about, value), value=value, title=title_of(name, about), name=name, tooltips=False,
         sizing_mode="stretch_width", stylesheets=[_look()], bar_color="#7fb2d4",
     )  # fmt: skip
+
+
+def title_of(name: str, about: Parameter) -> str:
+    return name if name == about.help else f"{name}: {about.help}"
 
 
 def _words(key: str, **more: Any) -> models.Div:

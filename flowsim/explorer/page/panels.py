@@ -17,6 +17,7 @@ from bokeh.models import ColumnDataSource, CustomJS
 from flowsim.drawing.overlay import path_columns
 from flowsim.errors import InputError
 from flowsim.explorer.export import command_lines, python_lines, saved_file
+from flowsim.explorer.page.controls import scale, title_of
 from flowsim.explorer.page.messages import describe_run, other_length, why_apart
 from flowsim.explorer.training import USUAL_RATE, Run, check_training, training
 from flowsim.explorer.view import LOGS, View, full_length
@@ -40,9 +41,9 @@ class Choices:
             widget.on_change("active" if hasattr(widget, "active") else "value", changed)
 
         on_change(c.a, lambda view, new: view.with_slice(round(float(new), 6)))
-        for name, slider in {"p": c.p, "q": c.q, **c.sliders}.items():
+        for name, slider in c.sliders.items():
             on_change(slider, partial(_with_argument, name))
-        for widget in (c.model, c.length, c.states, c.options):
+        for widget in (c.model, c.options):
             on_change(widget, self._model_chosen)
         on_change(c.backward, lambda view, new: replace(view, backward=bool(new)))
         on_change(c.nullclines, lambda view, new: replace(view, nullclines=bool(new)))
@@ -51,31 +52,29 @@ class Choices:
 
     def show(self) -> None:
         c, view = self.visit.controls, self.visit.view
-        spec, own = view.spec, {} if view.spec.is_own else view.spec.parameters
+        spec, known = view.spec, view.spec.parameters
         self.updating = True
         try:
             sliders = {name: slider for name, slider in c.sliders.items() if name in view.numbers}
             pairs = [(c.a, view.fixed_values.get(view.slice_name or "", 0.0))]
             pairs += [(slider, view.numbers[name]) for name, slider in sliders.items()]
-            pairs += [(slider, spec.get(n)) for n, slider in (("p", c.p), ("q", c.q)) if n in own]
+            for name, slider in sliders.items():
+                slider.title = title_of(name, known[name])
+                if known[name].slider is not None:
+                    slider.update(**scale(known[name], view.numbers[name]))
             for slider, value in pairs:
                 if not abs(slider.value - value) <= 1e-6:  # one that is moved is left alone
                     slider.value = value
-            c.p.title = f"p: {own['p'].help}" if "p" in own else ""
-            c.p.visible, c.q.visible = "p" in own, "q" in own
             for name, slider in c.sliders.items():
                 slider.visible = name in sliders
-            c.a.visible, c.arguments.visible = view.slice_name is not None, bool(sliders)
+            c.a.visible = view.slice_name is not None
+            c.arguments.visible = bool(sliders.keys() - {"p", "q"})
             c.a.title = f"{view.slice_name}: {'attention of the ' * view.trainable}slice"
             c.place.title = f"Start at {view.x}, {view.y}"
             for widget in c.of_training:
                 widget.visible = view.trainable
             c.model.value = spec.name
-            for widget, name in ((c.length, "length"), (c.states, "states")):
-                widget.visible = name in own and name in spec.options
-                if widget.visible:
-                    widget.value = spec.get(name)
-            c.options.visible = {"attention", "tied"} <= own.keys()
+            c.options.visible = not spec.is_own and {"attention", "tied"} <= known.keys()
             c.options.active = [0] * spec.get("attention", False) + [1] * (
                 not spec.get("tied", True)
             )
@@ -89,13 +88,10 @@ class Choices:
     def _model_chosen(self, view: View, _: Any) -> View:
         c = self.visit.controls
         on, name = list(c.options.active), str(c.model.value)
-        options: dict[str, Any] = {}
-        if name == view.spec.name and view.trainable:  # what is chosen belongs to the model before
-            options |= {"attention": 0 in on, "tied": 1 not in on}
-            for size in ("length", "states"):
-                value = getattr(c, size).value
-                options[size] = None if value is None else int(value)
-        return view.with_model(name, **options)
+        same = name == view.spec.name  # else what is chosen belongs to the model before
+        return view.with_model(
+            name, **({"attention": 0 in on, "tied": 1 not in on} if same else {})
+        )
 
 
 def _with_argument(argument: str, view: View, new: Any) -> View:
