@@ -70,9 +70,7 @@ class Tracer:
     def linearised(self, point: Tensor) -> tuple[Tensor, Tensor]:
         """F at scaled points, (n, size), and ``slope``."""
         state, value = self.split(point)
-        by_state = self.system.jacobian(state, value) * self.size
-        scale = by_state.flatten(1).norm(dim=1)
-        here, by_value = self.system.moved_by(state, value, scale)
+        here, by_state, by_value = self.system.linearised(state, value, self.size)
         return here, torch.cat([by_state, by_value.unsqueeze(2) * self.span], 2)
 
     def split(self, point: Tensor) -> tuple[Tensor, Tensor]:

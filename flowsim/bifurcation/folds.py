@@ -87,7 +87,6 @@ class Extended:
         slack = self.slack_field.shape[1] + dimension
         self.start = torch.cat([self.theta, vector, begin, begin.new_zeros(slack)])
         self.scale = float(slope.norm())
-        self._known: tuple[Tensor, tuple[Tensor, Tensor]] | None = None
 
     def _values(self, part: Tensor, other: Tensor) -> Tensor:
         """Values (n, 2) of both parameters, inside their ranges."""
@@ -137,8 +136,6 @@ class Extended:
 
     def _slope(self, state: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """The derivative by the state, (n, m, m), and by the second parameter, (n, m)."""
-        if self._known is not None and self._known[0] is state:
-            return self._known[1]
         theta, vector, part, slack, _ = self._split(state)
         n, k, m = len(state), self.k, state.shape[1]
         aside = _SMALL * torch.cat([torch.eye(k), -torch.eye(k)]).to(state)
@@ -162,16 +159,18 @@ class Extended:
         slope[:, middle + len(pins) :, k : 2 * k] = self.kept.mT
         along = state.new_zeros(n, m)
         along[:, :k], along[:, k : 2 * k] = field_slopes[..., 1], product_slopes[..., 1]
-        self._known = state, (slope, along / (self.high - self.low))
-        return self._known[1]
+        return slope, along / (self.high - self.low)
 
     def jacobian(self, state: Tensor, value: Tensor) -> Tensor:
         """The derivative by the state, (n, m, m)."""
         return self._slope(state, value)[0]
 
-    def moved_by(self, state: Tensor, value: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-        """The equations, and their derivative by the second parameter, (n, m) each."""
-        return self.field(state, value), self._slope(state, value)[1]
+    def linearised(
+        self, state: Tensor, value: Tensor, size: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The equations, and their derivatives by the state over ``size`` and by the value."""
+        slope, along = self._slope(state, value)
+        return self.field(state, value), slope * size, along
 
     def rates(self, slopes: Tensor) -> Tensor:
         """Nothing is stable or unstable here, (n, 1)."""

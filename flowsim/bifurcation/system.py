@@ -210,20 +210,24 @@ class System:
         found = self._iterate(state, value, slope=True)[1]
         return found - torch.eye(self.size, dtype=state.dtype)
 
-    def moved_by(self, state: Tensor, value: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-        """F, and ∂F/∂p by a central difference, (n, size) each.
+    def linearised(
+        self, state: Tensor, value: Tensor, size: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """F, ∂F/∂(θ over ``size``), and ∂F/∂p by a central difference.
 
-        Next to a jump of F, by more than a part of ``scale`` (n,), only the other side is asked.
+        Next to a jump of F only the other side is asked.
         """
         part, n = _SMALL * (self.high - self.low), len(state)
         up, down = (value + part).clamp(max=self.high), (value - part).clamp(min=self.low)
         here, more, less = self.field(state.repeat(3, 1), torch.cat([value, up, down])).split(n)
+        slope = self.jacobian(state, value) * size
         above, below = (more - here).norm(dim=1), (here - less).norm(dim=1)
-        jumps = (value > down) & (value < up) & (torch.maximum(above, below) > _JUMP * scale)
+        jumps = torch.maximum(above, below) > _JUMP * slope.flatten(1).norm(dim=1)
+        jumps &= (value > down) & (value < up)
         over, under = jumps & (above > 100 * below), jumps & (below > 100 * above)
         more, less = torch.where(over[:, None], here, more), torch.where(under[:, None], here, less)
         up, down = torch.where(over, value, up), torch.where(under, value, down)
-        return here, (more - less) / (up - down).unsqueeze(1)
+        return here, slope, (more - less) / (up - down).unsqueeze(1)
 
     def _iterate(self, state: Tensor, value: Tensor, slope: bool) -> tuple[Tensor, Any]:
         """States after ``period`` steps, and the derivative by the first state."""

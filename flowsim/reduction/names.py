@@ -104,12 +104,10 @@ def _names(
             if len(part) and float(part.norm()) > _SAME:
                 sign = "_plus_" if part[_first(part)] > 0 else "_minus_"
                 names += [sign, name] if names else [name]
-        plain.append("".join(names) if len(names) <= 5 else f"{names[0]}_and_{len(names) // 2}")
-        called.append(
-            "".join(names).replace("_plus_", " + ").replace("_minus_", " − ")
-            if len(names) <= 5
-            else f"{names[0]} and {len(names) // 2} more"
-        )
+        few, more = len(names) <= 5, f"{names[0]} and {len(names) // 2}"
+        plain.append("".join(names) if few else more.replace(" ", "_"))
+        words = "".join(names).replace("_plus_", " + ").replace("_minus_", " − ")
+        called.append(words if few else f"{more} more")
     names, text = [], {}
     for i, name in enumerate(plain):
         alike = [j for j, other in enumerate(plain) if other == name]

@@ -97,7 +97,8 @@ def descend(
     if optimizer is None:
         optimizer = "own" if has_own_steps(model) else "gd"
     if (rule := rule_of(model)) is not None:
-        return rule.train(theta0, optimizer, numbers, progress)
+        trained: Trained = rule(model, optimizer, **numbers).run(theta0, progress)
+        return trained
     if isinstance(optimizer, str):
         numbers = {"loss": "population", **numbers}
     choice = chosen(optimizer, numbers).on(model)

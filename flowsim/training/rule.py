@@ -1,13 +1,13 @@
 """Models that optimizers train in another way than down their loss, such as whole transformers.
 
-A model with a method ``training_rule`` is trained down its loss if that returns None, or else by an
-object with
+A model with a method ``training_rule`` is trained down its loss if that returns None, else by the
+class that it returns, with
 
 - ``columns``, the attributes of ``Trained`` that a record has, with their types;
 - ``progress``, the words of how far runs come, by the names of its codes, if it is a column;
 - ``completed(choice)``, the ``OptimizerChoice`` with what is usual for the model;
-- ``train(theta0, optimizer, numbers, progress)``, the ``Trained`` of an optimizer, a choice or a
-  name with its numbers, from starts (n, k).
+- ``rule(model, optimizer, **numbers).run(theta0, progress)``, the ``Trained`` of an optimizer, a
+  choice or a name with its numbers, from starts (n, k).
 """
 
 from __future__ import annotations

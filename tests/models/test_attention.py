@@ -74,13 +74,14 @@ def test_derivatives_through_torch_func(bias):
 
 
 @pytest.mark.parametrize("pq", [(0.5, 0.8), (0.2, 0.3), (0.3, 0.7)])
-def test_plane_covariance_is_the_curvature_across_the_plane(pq):
+def test_the_logit_gap_says_the_curvature_across_the_plane(pq):
     chain = BinaryChain(*pq)
     model = AttentionModel(chain, 50)
     w, a = torch.meshgrid(
         tensor([-1.5, -0.6, 0, 0.8]), tensor([-2.5, -1, -0.4, 0, 0.9, 1, 1.7]), indexing="ij"
     )
-    covariance = model.plane_covariance(w, a)
+    pi0, pi1 = chain.stationary
+    covariance = pi0 * pi1 * model.logit_gap(torch.stack([torch.ones_like(w), w, a], dim=-1))
     theta = torch.stack([torch.zeros_like(w), w, a], dim=-1)
     hessian = model.hessian(theta)
     expected = torch.zeros_like(hessian)

@@ -5,7 +5,6 @@ Trajectories have the end of the sign of β with which they fell below the plate
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.optimize import brentq
+from scipy.special import logit
 from torch import Tensor
 
 #: The type is in ``model.py``, which imports this file.
@@ -37,9 +37,7 @@ class InductionEnd:
     @property
     def alpha(self) -> float:
         """log s/(1 − s), infinite at both ends of the shares."""
-        if self.share in (0.0, 1.0):
-            return math.copysign(math.inf, self.share - 0.5)
-        return math.log(self.share) - math.log1p(-self.share)
+        return float(logit(self.share))
 
 
 @dataclass(frozen=True)
@@ -92,8 +90,7 @@ def induction_landscape(model: InductionModel) -> InductionLandscape:
     slope = model.by_share(shares, torch.zeros_like(shares))[2].numpy()
     for i in np.flatnonzero(slope[:-1] * slope[1:] < 0):
         low, high = _SHARES[i], _SHARES[i + 1]
-        share = brentq(lambda s: _at(model, s, 0.0)[2], low, high, xtol=1e-14)
-        saddles.append(math.log(share) - math.log1p(-share))
+        saddles.append(float(logit(brentq(lambda s: _at(model, s, 0.0)[2], low, high, xtol=1e-14))))
     return InductionLandscape(plateau, tuple(saddles), known)
 
 

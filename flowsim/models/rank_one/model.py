@@ -273,9 +273,9 @@ class RankOneModel(OnChain):
 
     def training_rule(self) -> Any:
         """Steps of the full transformer from lifted weights; None for another loss."""
-        from flowsim.models.rank_one.training.reduced import LiftedSteps
+        from flowsim.models.rank_one.training.reduced import ReducedTraining
 
-        return LiftedSteps(self) if keeps_formulas_of(type(self), RankOneModel) else None
+        return ReducedTraining if keeps_formulas_of(type(self), RankOneModel) else None
 
     def flow(self) -> SwitchingSolver:
         rows_of = attention_rows.rows_of if self.attention else rows.rows_of

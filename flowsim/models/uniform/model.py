@@ -98,36 +98,15 @@ class AttentionModel(OnChain):
         """
         return self.by_rows(theta, "bias")
 
-    def plane_covariance(self, w: Tensor, a: Tensor) -> Tensor:
-        """C(w, a) = (1/N) Σ_n Cov(x_n, s_n + 4w|w| ReLU(s_n)), broadcast shape of w and a.
-
-        Near the plane e = 0 of critical points, L = h(π₁) − λ C e² + O(e⁴), so ∂²L/∂e² = −2λC: a
-        point of the plane is a local minimum where λC < 0, a maximum across the plane where
-        λC > 0, and C = 0 is the saddle curve. For |a| < 1 in closed form,
-
-            C = π₀π₁ {1 + a c̄ + 4w|w| [½ + a(π₁ − ½ + π₀ c̄)]},  c̄ = (1/N) Σ_n (1 − λⁿ)/(n(1 − λ)),
-
-        and from the law beyond, without derivative.
-        """
-        w, a = torch.broadcast_tensors(w, a)
-        gamma = 4 * w * w.abs()
-        pi0, pi1 = self.chain.stationary
-        lam = self.chain.second_eigenvalue
-        n = torch.arange(1, self.length + 1, dtype=torch.float64)
-        mean = float(((1 - lam**n) / n).mean()) / (1 - lam)
-        closed = 1 + a * mean + gamma * (0.5 + a * (pi1 - 0.5 + pi0 * mean))
-        result = pi0 * pi1 * closed
-        beyond = a.abs() >= 1
-        theta = torch.stack([torch.ones_like(a), w, a], dim=-1)[beyond]
-        result[beyond] = self.by_rows(theta, "covariance")
-        return result
-
     @accepts_theta
     def logit_gap(self, theta: Tensor) -> Tensor:
-        """E[f | x = 1] − E[f | x = 0], the mean over n, shape (...): e² C(w, a)/(π₀π₁)."""
-        pi0, pi1 = self.chain.stationary
-        e, w, a = theta[..., :3].unbind(-1)
-        return e.square() * self.plane_covariance(w, a) / (pi0 * pi1)
+        """E[f | x = 1] − E[f | x = 0], the mean over n, shape (...).
+
+        It is e² C/(π₀π₁) with C = (1/N) Σ_n Cov(x_n, s_n + 4w|w| ReLU(s_n)). Near the plane e = 0
+        of critical points L = h(π₁) − λ C e² + O(e⁴): a point of it is a local minimum where
+        λC < 0, a maximum across the plane where λC > 0, and C = 0 is the saddle curve.
+        """
+        return self.by_rows(theta, "gap")
 
     def flow(self) -> SwitchingSolver:
         return SwitchingSolver(self, rows_of(self._table()))

@@ -21,9 +21,9 @@ from flowsim.models.uniform.sums import class_sums, excess_of_ranges, newton_shi
 from flowsim.models.uniform.table import DYNAMIC, PI0, PI1, UNIGRAM_LOGIT, gather
 
 #: Names of the results, and the number of their axes of length k.
-EXCESS, BIAS, COVARIANCE, GRADIENT, HESSIAN = range(5)
+EXCESS, BIAS, GAP, GRADIENT, HESSIAN = range(5)
 QUANTITIES = {"excess": (EXCESS, 0), "bias": (BIAS, 0),
-              "covariance": (COVARIANCE, 0), "gradient": (GRADIENT, 1),
+              "gap": (GAP, 0), "gradient": (GRADIENT, 1),
               "hessian": (HESSIAN, 2)}  # fmt: skip
 
 
@@ -46,11 +46,10 @@ def values_of(what, theta, reals, ints, found):
         found[i] = math.nan
         if status < 0:
             continue
-        if what == COVARIANCE:  # for e = 1
-            ones = mean_logit(square, gamma, a, 1, reals, memory)
-            found[i, 0] = reals[PI0] * ones - reals[PI1] * mean_logit(
-                square, gamma, a, 0, reals, memory
-            )
+        if what == GAP:
+            zeros = mean_logit(square, gamma, a, 0, reals, memory) / reals[PI0]
+            ones = mean_logit(square, gamma, a, 1, reals, memory) / reals[PI1]
+            found[i, 0] = ones - zeros
             continue
         if ints[DYNAMIC] == 1 and what != BIAS:
             shift = theta[i, 3] - reals[UNIGRAM_LOGIT] - square / 2

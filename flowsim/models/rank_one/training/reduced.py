@@ -78,6 +78,18 @@ class ReducedTraining:
     ('e', 'rho', 'w1', 'w2', 'b')
     """
 
+    #: See ``flowsim.training.rule``.
+    columns: Mapping[str, str] = MappingProxyType(
+        {"progress": "i1", "loss": "<f8", "open_share": "<f8", "learned_step": "<f8"}
+    )
+    progress: Mapping[str, str] = PROGRESS
+
+    @staticmethod
+    def completed(choice: OptimizerChoice) -> OptimizerChoice:
+        """The choice with d = 8 and the usual nudge unless given."""
+        nudge = USUAL_NUDGE if choice.nudge is None else choice.nudge
+        return replace(choice, d=choice.d or 8, nudge=nudge, own=False)
+
     def __init__(self, model: Any, optimizer: OptimizerChoice | str, **numbers: Any) -> None:
         if rule_of(model) is None:
             raise InputError(
@@ -337,28 +349,3 @@ def trapped(model: Any, optimizer: OptimizerChoice, theta: Tensor) -> Tensor:
     pull = 2 * high * z + drift
     unclipped = torch.ones_like(inside) if optimizer.clip is None else pull <= optimizer.clip
     return (low > 0) & (left > 0) & inside & small & unclipped
-
-
-class LiftedSteps:
-    """The training rule of the rank-one model, see ``flowsim.training.rule``."""
-
-    columns: Mapping[str, str] = MappingProxyType(
-        {"progress": "i1", "loss": "<f8", "open_share": "<f8", "learned_step": "<f8"}
-    )
-    progress: Mapping[str, str] = PROGRESS
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-
-    def completed(self, choice: OptimizerChoice) -> OptimizerChoice:
-        nudge = USUAL_NUDGE if choice.nudge is None else choice.nudge
-        return replace(choice, d=choice.d or 8, nudge=nudge, own=False)
-
-    def train(
-        self,
-        theta0: Numbers,
-        optimizer: OptimizerChoice | str,
-        numbers: Mapping[str, Any],
-        progress: Callable[[int], object] | None,
-    ) -> Trained:
-        return ReducedTraining(self.model, optimizer, **numbers).run(theta0, progress)
