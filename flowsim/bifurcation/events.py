@@ -19,6 +19,8 @@ _SMALL = 1e-4
 _ZERO = 1e-5
 #: Two events are one if so near in the scaled space.
 _APART = 1e-5
+#: Guesses of the other branch lie so far beside an event, in the scaled space.
+_ASIDE = 0.02
 #: A fold at the parameter of a pitchfork, so near to it, is seen on the branch that turns there.
 _BESIDE = 1e-2
 
@@ -179,7 +181,7 @@ def _kind(tracer: Tracer, point: Tensor, slope: Tensor, dimension: int) -> tuple
     return ("pitchfork" if symmetric else "transcritical"), critical
 
 
-def switched(tracer: Tracer, event: Event, part: float = 0.02) -> tuple[Tensor, Tensor]:
+def switched(tracer: Tracer, event: Event) -> tuple[Tensor, Tensor]:
     """Guesses of states and values on the other branch through an event, (2, size) and (2,).
 
     For a flip they are of twice the period. The guesses lie to both sides along the critical
@@ -187,13 +189,13 @@ def switched(tracer: Tracer, event: Event, part: float = 0.02) -> tuple[Tensor, 
     """
     place = tracer.joined(event.state[None], torch.tensor([event.value]).double())[0]
     way = torch.nn.functional.pad(event.critical, (0, 1))
-    guess = torch.stack([place + part * way, place - part * way])
+    guess = torch.stack([place + _ASIDE * way, place - _ASIDE * way])
     kept = tracer.continua(tracer.slope(place[None])[..., :-1])
     along = way.expand(2, -1)
     none = kept[..., :0].expand(2, -1, -1) if not event.dimension else _gauge(kept, event)
     point, done, _, _ = tracer.corrected(guess, along, none, steps=20)
     ok = done & (point[:, -1] > 0) & (point[:, -1] < 1)
-    ok &= (point - place).norm(dim=1) < 10 * part
+    ok &= (point - place).norm(dim=1) < 10 * _ASIDE
     state, value = tracer.split(point[ok])
     return state, value
 

@@ -129,14 +129,12 @@ def residual_outside(network: Network, basis: Tensor, at: Tensor) -> Tensor:
     return gradient
 
 
-def grow(
-    network: Network, most: int, seed: int = 0
-) -> tuple[Tensor, tuple[tuple[int, float, float], ...]]:
+def grow(network: Network, most: int) -> tuple[Tensor, tuple[tuple[int, float, float], ...]]:
     """Orthonormal directions (P, k) of a network's span, and the ``sizes`` of ``Exactness``.
 
     InputError if it has more than ``most`` dimensions.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     start = network.start
     drawn = torch.randn(len(start), generator=generator, dtype=torch.float64).to(start)
     last_bits = 1 + LAST_BITS * drawn
@@ -190,9 +188,9 @@ def grow(
             along = True
 
 
-def off_span(network: Network, basis: Tensor, seed: int = 1) -> float:
+def off_span(network: Network, basis: Tensor) -> float:
     """The largest part of the gradient outside a span, at fresh points of it."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(1)
     rest = residual_outside(network, basis, points(network.start, basis, _POINTS, generator))
     return float(rest.norm(dim=1).max())
 
