@@ -21,7 +21,10 @@ from flowsim.errors import InputError
 
 #: For an annotation: the accepted types, or the module of the classes, and their name in a message.
 _KINDS: dict[str, tuple[tuple[type, ...] | str, str]] = {
-    "Model": ("flowsim.interface:Model", 'a model, such as flowsim.model("canonical", 0.5, 0.8)'),
+    "Model": (
+        "flowsim.interface:Model",
+        'a model, such as flowsim.model("canonical", 0.5, 0.8) or one derived from flowsim.Model',
+    ),
     "BinaryChain": ("flowsim.chain:BinaryChain", "a chain, such as flowsim.BinaryChain(0.5, 0.8)"),
     "SymmetricChain": (
         "flowsim.markov:SymmetricChain",
@@ -45,6 +48,7 @@ _KINDS: dict[str, tuple[tuple[type, ...] | str, str]] = {
         "flowsim.models.induction.model:InductionModel",
         "a flowsim.models.InductionModel",
     ),
+    "ReducedNetwork": ("flowsim.reduction.found:ReducedNetwork", "what flowsim.reduce found"),
     "Scan": ("flowsim.scan.plan:Scan", "a flowsim.scan.Scan"),
     "Generator": ("torch:Generator", "a torch.Generator"),
     "Tensor": ((Real, Iterable), "numbers"),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
-from inspect import isfunction, signature
+from inspect import isfunction
 from itertools import product
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, cast
@@ -24,7 +24,6 @@ from flowsim.arrays import Numbers, to_tensor
 from flowsim.curves import Curve
 from flowsim.errors import InputError
 from flowsim.inheritance import Former, forget_outdated, unwritten
-from flowsim.running import quickly
 
 #: The smallest and the largest value of a coordinate.
 Range = tuple[float, float]
@@ -52,34 +51,6 @@ def accepts_theta(method: _Method) -> _Method:
         return method(model, theta, *more, **named)
 
     checked.takes_arrays = True  # type: ignore[attr-defined]
-    return checked  # type: ignore[return-value]
-
-
-def checks_model(
-    function: _Method,
-    kind: type | None = None,
-    what: str = 'a model, such as flowsim.model("canonical", 0.5, 0.8)',
-) -> _Method:
-    """Let a public function of a model answer wrong arguments in one sentence.
-
-    It raises InputError for a first argument that is no model, or not of the ``kind`` that
-    ``what`` says, and for one that it does not have. Else it runs as ``quickly`` says.
-    """
-    known, run = signature(function).parameters, quickly(function)
-
-    @wraps(function)
-    def checked(*given: Any, **named: Any) -> Any:
-        model = given[0] if given else named.get("model")
-        if not isinstance(model, kind or Model):
-            alike = hasattr(model, "coordinates") and hasattr(model, "loss")
-            strange = alike and not isinstance(model, Model)
-            own = "; derive a class of your own from flowsim.Model" if strange else ""
-            raise InputError(f"{function.__name__} takes {what}, not {model!r}{own}")
-        for name in named.keys() - known.keys():
-            takes = ", ".join(known)
-            raise InputError(f"{function.__name__} has no argument {name}; it takes {takes}")
-        return run(*given, **named)
-
     return checked  # type: ignore[return-value]
 
 

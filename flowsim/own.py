@@ -34,21 +34,26 @@ def from_loss(
     >>> well.coordinates
     ('x', 'y')
     """
+
+    def loss(self: Model, theta: Tensor) -> Tensor:
+        return formula(*theta.unbind(-1))
+
+    return of_formula(formula, name, metric, loss=loss, formula=staticmethod(formula))
+
+
+def of_formula(
+    formula: Callable[..., Any], name: str, metric: tuple[float, ...], /, **members: Any
+) -> Model:
+    """A model with these members, whose coordinates are the arguments of a formula."""
     from flowsim.interface import Model
 
     arguments = inspect.signature(formula).parameters.values()
     coordinates = tuple(a.name for a in arguments if a.default is a.empty)
     title = name or getattr(formula, "__name__", "formula").strip("<>")
     check_coordinates(title, coordinates)
-
-    def loss(self: Model, theta: Tensor) -> Tensor:
-        return formula(*theta.unbind(-1))
-
-    own = {"coordinates": coordinates, "loss": loss, "formula": staticmethod(formula)}
-    if metric:
-        own["metric"] = metric
-    kind = type(title, (Model,), {**own, "__module__": formula.__module__, "__doc__": title})
-    return kind()
+    members |= {"metric": metric} if metric else {}
+    members |= {"coordinates": coordinates, "__module__": formula.__module__, "__doc__": title}
+    return type(title, (Model,), members)()
 
 
 def check_own(model: Model, theta: Tensor) -> Tensor:

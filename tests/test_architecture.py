@@ -27,7 +27,7 @@ FLOWSIM = {
     "inheritance": "",
     "version": "",
     "curves": "",
-    "interface": "errors running arrays labels inheritance curves",
+    "interface": "errors arrays labels inheritance curves",
     "sources": "errors interface",
     "own": "errors sources interface",
     "spec": "errors interface markov sources",
@@ -35,7 +35,7 @@ FLOWSIM = {
     "kernels": "errors",
     "markov": "errors kernels",
     "chain": "errors kernels markov",
-    "landscape": "errors labels curves arrays interface markov chain",
+    "landscape": "errors running labels curves arrays interface markov chain",
     "flow": "errors running labels arrays compiled elementary interface markov chain sources own "
     "spec landscape",
     "chains": "errors kernels markov chain",
@@ -51,10 +51,10 @@ FLOWSIM = {
     "landscape flow training scan boundary",
     "certificates": "errors labels interface sources flow",
     "noise": "errors running labels arrays interface records landscape flow scan",
-    "portraits": "errors labels curves arrays interface markov chain spec records landscape "
-    "flow training scan boundary bifurcation certificates",
+    "portraits": "errors running labels curves arrays interface markov chain spec records "
+    "landscape flow training scan boundary bifurcation certificates",
     "drawing": "errors records curves",
-    "exchange": "errors interface sources records",
+    "exchange": "errors interface own records",
     "explorer": "errors labels curves interface markov chain spec records models landscape flow "
     "scan portraits drawing boundary",
     "cli": "errors version labels arrays notices compiled interface memory records markov chain "

@@ -11,8 +11,9 @@ from scipy.integrate import DOP853
 from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.interface import Model, Range, checks_model
+from flowsim.interface import Model, Range
 from flowsim.landscape.critical import critical_points_in
+from flowsim.running import quickly
 
 #: In parts of the window's diagonal: where a branch begins beside its saddle, how far apart its
 #: places are, how long it is at most, and within how much of the window it is followed.
@@ -38,7 +39,7 @@ class Manifold(NamedTuple):
     across: Tensor
 
 
-@checks_model
+@quickly
 def stable_manifolds(model: Model, within: Mapping[str, Range]) -> list[Manifold]:
     """Find the saddles of a model of two coordinates and grow their stable manifolds.
 

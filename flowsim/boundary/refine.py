@@ -16,16 +16,17 @@ from flowsim.boundary.geometry import HALVINGS, Boundary, Crossings, Lattice, fi
 from flowsim.errors import InputError
 from flowsim.flow.options import SolverOptions
 from flowsim.flow.orbits import limits_by
-from flowsim.interface import Model, checks_model, closed_basin
+from flowsim.interface import Model, closed_basin
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 from flowsim.records.attributes import described, provenance
 from flowsim.records.model_attributes import model_attributes
 from flowsim.records.netcdf import flags
+from flowsim.running import quickly
 from flowsim.scan.follow import starting_coordinates, to_model
 
 
-@checks_model
+@quickly
 def refine_boundary(
     model: Model,
     axes: dict[str, np.ndarray],

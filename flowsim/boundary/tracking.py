@@ -13,9 +13,10 @@ from flowsim.boundary.geometry import find_crossings
 from flowsim.errors import InputError
 from flowsim.flow.orbits import find_limits, trajectories
 from flowsim.flow.solver import solver_of
-from flowsim.interface import Model, checks_model
+from flowsim.interface import Model
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
+from flowsim.running import quickly
 
 #: Halvings between two starts, rounds of bisection and following, and times of a round.
 _HALVINGS, _ROUNDS, _TIMES = 14, 30, 64
@@ -42,7 +43,7 @@ class EdgeState(NamedTuple):
     path: np.ndarray
 
 
-@checks_model
+@quickly
 def edge_state(model: Model, one: Numbers, other: Numbers) -> EdgeState:
     """Follow the boundary between two starts with different ends to its saddle.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from flowsim.errors import InputError
 from flowsim.interface import Model
-from flowsim.sources import check_coordinates
+from flowsim.own import of_formula
 
 
 def from_jax(formula: Callable[..., Any], name: str = "", metric: tuple[float, ...] = ()) -> Model:
@@ -36,10 +35,6 @@ def from_jax(formula: Callable[..., Any], name: str = "", metric: tuple[float, .
         import jax
     except ImportError:
         raise InputError("a loss in JAX needs jax: pip install 'flowsim-lab[jax]'") from None
-    arguments = inspect.signature(formula).parameters.values()
-    coordinates = tuple(a.name for a in arguments if a.default is a.empty)
-    title = name or getattr(formula, "__name__", "formula").strip("<>")
-    check_coordinates(title, coordinates)
 
     def row(theta: Any) -> Any:
         return formula(*theta)
@@ -58,14 +53,7 @@ def from_jax(formula: Callable[..., Any], name: str = "", metric: tuple[float, .
 
         return of_rows
 
-    own: dict[str, Any] = {
-        "coordinates": coordinates,
-        "loss": method(row, 0),
-        "gradient": method(jax.grad(row), 1),
-        "hessian": method(jax.hessian(row), 2),
-        "__module__": formula.__module__,
-        "__doc__": title,
-    }
-    kind = type(title, (Model,), own | ({"metric": metric} if metric else {}))
-    model: Model = kind()
-    return model
+    return of_formula(
+        formula, name, metric, loss=method(row, 0), gradient=method(jax.grad(row), 1),
+        hessian=method(jax.hessian(row), 2),
+    )  # fmt: skip

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from flowsim.arrays import Numbers, resolve_device, to_tensor
 from flowsim.errors import InputError, require_integer
-from flowsim.interface import Model, checks_model
+from flowsim.interface import Model
 from flowsim.labels import Label
 from flowsim.own import check_own
+from flowsim.running import quickly
 from flowsim.sources import check_coordinates
 from flowsim.spec import is_own
 
@@ -209,7 +210,7 @@ def accepts_starts(function: _Function) -> _Function:
     """
     names = tuple(signature(function).parameters)
 
-    @checks_model
+    @quickly
     @wraps(function)
     def checked(model: Model, theta0: Numbers, *more: Any, **named: Any) -> Any:
         starts = to_tensor(theta0, "starts")

@@ -23,10 +23,11 @@ from flowsim.flow.labelling import EndStates, label_ends
 from flowsim.flow.options import Limits, Steps, accepts_starts, check_times
 from flowsim.flow.return_codes import CRITICAL, GOING, LOCAL, MINIMA, SADDLE
 from flowsim.flow.solver import solver_of
-from flowsim.interface import Model, checks_model
+from flowsim.interface import Model
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
 from flowsim.landscape.ends import Ends
+from flowsim.running import quickly
 
 #: Steps after which a row is given up as too stiff for an explicit method.
 MAX_STEPS = 20_000
@@ -415,7 +416,7 @@ def sample_size(model: Model) -> int:
     return solver_of(model).defaults.confirm
 
 
-@checks_model
+@quickly
 def confirm(
     model: Model,
     theta0: Numbers,

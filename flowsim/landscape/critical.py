@@ -10,9 +10,10 @@ from scipy.optimize import least_squares
 from torch import Tensor
 
 from flowsim.arrays import accepts_arrays
-from flowsim.interface import Model, checks_model
+from flowsim.interface import Model
 from flowsim.labels import Label
 from flowsim.landscape.stability import stability, without_dust
+from flowsim.running import quickly
 
 #: Starts along every axis of a window, and steps of each of them.
 STARTS, _STEPS = 24, 100
@@ -23,7 +24,7 @@ _SETTLED = 1e-13
 _ARRIVED, _APART, _CURVED = 1e-9, 1e-6, 1e-6
 
 
-@checks_model
+@quickly
 @accepts_arrays
 def curvatures(model: Model, theta: Tensor) -> Tensor:
     """Eigenvalues of the loss's Hessian G^−½ ∇∇L G^−½, ascending, shape (..., k).
@@ -123,7 +124,7 @@ class CriticalSearch:
     curvature: Tensor
 
 
-@checks_model
+@quickly
 def search_critical_points(
     model: Model,
     generator: torch.Generator,

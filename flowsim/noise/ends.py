@@ -12,19 +12,19 @@ from torch import Tensor
 
 from flowsim.errors import InputError, require_integer
 from flowsim.flow.orbits import find_limits
-from flowsim.interface import Model, checks_model
+from flowsim.interface import Model
 from flowsim.landscape.ends import Ends
 from flowsim.noise.langevin import diffuse, step_of
 from flowsim.records.attributes import described, fixed_attributes, provenance
 from flowsim.records.model_attributes import model_attributes
 from flowsim.records.netcdf import flags
-from flowsim.running import expect
+from flowsim.running import expect, quickly
 from flowsim.scan.follow import to_model
 from flowsim.scan.record import share_variables
 from flowsim.scan.starts import Starts, as_starts
 
 
-@checks_model
+@quickly
 def end_probabilities(
     model: Model,
     starts: Starts | dict[str, np.ndarray],

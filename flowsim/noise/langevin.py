@@ -12,8 +12,8 @@ from torch import Tensor
 from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError
 from flowsim.flow.orbits import find_limits
-from flowsim.interface import Model, checks_model, starts_of
-from flowsim.running import expect
+from flowsim.interface import Model, starts_of
+from flowsim.running import expect, quickly
 
 #: A step times the fastest rate at the starts and at their ends, the least number of steps, and at
 #: how many of the starts the rates are asked.
@@ -39,7 +39,7 @@ class Passages(NamedTuple):
     theta: Tensor
 
 
-@checks_model
+@quickly
 def diffuse(
     model: Model,
     starts: Numbers,
@@ -94,7 +94,7 @@ def diffuse(
     return theta
 
 
-@checks_model
+@quickly
 def first_passages(
     model: Model,
     starts: Numbers,

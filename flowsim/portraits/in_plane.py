@@ -28,7 +28,6 @@ from flowsim.interface import (
     Plane,
     Range,
     check_fixed,
-    checks_model,
     closed_basin,
     conserved_names,
     conserved_values,
@@ -44,6 +43,7 @@ from flowsim.records.attributes import described, fixed_attributes, meanings, pr
 from flowsim.records.ends import with_ends
 from flowsim.records.model_attributes import model_attributes
 from flowsim.records.netcdf import flags
+from flowsim.running import quickly
 from flowsim.scan.follow import as_dataset, follow, resolve_optimizer
 from flowsim.scan.starts import Points, cell_centres
 from flowsim.spec import model_from_attributes
@@ -61,7 +61,7 @@ ARROWS = 23
 HALVINGS, _FINEST = 8, 2048
 
 
-@checks_model
+@quickly
 def portrait(
     model: Model,
     window: Mapping[str, Range] | None = None,

@@ -11,17 +11,18 @@ import xarray as xr
 from flowsim.curves import Curve, with_curves
 from flowsim.errors import InputError
 from flowsim.flow.options import SolverOptions, Stage
-from flowsim.interface import Model, Plane, Range, axes_of, checks_model
+from flowsim.interface import Model, Plane, Range, axes_of
 from flowsim.landscape.ends import Ends
 from flowsim.portraits.in_plane import given_ranges, orbit_paths
 from flowsim.records.attributes import described, provenance
 from flowsim.records.model_attributes import model_attributes
 from flowsim.records.netcdf import flags
+from flowsim.running import quickly
 
 PLANE_POINTS = 81
 
 
-@checks_model
+@quickly
 def phase_space(
     model: Model,
     window: Mapping[str, Range] | None = None,

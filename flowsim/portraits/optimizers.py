@@ -12,12 +12,13 @@ import xarray as xr
 from flowsim.errors import InputError
 from flowsim.flow.options import SolverOptions, Stage
 from flowsim.flow.orbits import find_limits, limits_by
-from flowsim.interface import Model, Range, check_fixed, checks_model, theta_on_grid, with_axes
+from flowsim.interface import Model, Range, check_fixed, theta_on_grid, with_axes
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 from flowsim.records.attributes import described, fixed_attributes, provenance
 from flowsim.records.model_attributes import model_attributes
 from flowsim.records.netcdf import flags
+from flowsim.running import quickly
 from flowsim.scan.follow import names_of_codes
 from flowsim.scan.starts import cell_centres
 from flowsim.training.descent import descend
@@ -36,7 +37,7 @@ COMPARED: dict[str, tuple[str, float, dict[str, Any]]] = {
 _ABOUT = 0.02
 
 
-@checks_model
+@quickly
 def compare_optimizers(
     model: Model,
     window: Mapping[str, Range] | None = None,

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from flowsim.errors import require_integer
-from flowsim.reduction.found import ReducedNetwork, accepts_reduction, reduce
+from flowsim.reduction.found import ReducedNetwork, reduce
+from flowsim.running import quickly
 
 #: Singular values below this part of the largest are rounding.
 _RANK = 1e-8
@@ -34,7 +35,7 @@ class Origin(NamedTuple):
     draws: tuple[int, ...]
 
 
-@accepts_reduction
+@quickly
 def origin_of_coordinates(
     model: ReducedNetwork,
     draw: Callable[[torch.Generator], Callable[..., Tensor]],

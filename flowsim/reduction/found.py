@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from flowsim.errors import InputError
-from flowsim.interface import RecordedModel, checks_model
+from flowsim.interface import RecordedModel
 from flowsim.reduction.names import readable
 from flowsim.reduction.network import Network
 from flowsim.reduction.span import equal_steps, grow, off_span, origin_of
@@ -124,14 +124,6 @@ class ReducedNetwork(RecordedModel):
         measured = {k: v for k, v in asdict(self.exactness).items() if k != "sizes"}
         found = {f"reduced_{name}": value for name, value in measured.items()}
         return {**super().attributes(), **found, "reduced_start": self.start.tolist()}
-
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def accepts_reduction(function: _Function) -> _Function:
-    """``checks_model`` for a function of what ``reduce`` found."""
-    return checks_model(function, ReducedNetwork, "what flowsim.reduce found")
 
 
 def reduce(

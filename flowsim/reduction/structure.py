@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.reduction.found import ReducedNetwork, accepts_reduction
+from flowsim.reduction.found import ReducedNetwork
+from flowsim.running import quickly
 
 #: Losses that differ by less, in parts of their spread over random points, are equal.
 _EQUAL = 1e-9
@@ -67,7 +68,7 @@ def _points(model: ReducedNetwork, count: int, seed: int) -> Tensor:
     return drawn.to(model.start)
 
 
-@accepts_reduction
+@quickly
 def symmetries(model: ReducedNetwork) -> Symmetries:
     """Sign changes and exchanges of two coordinates that preserve the loss.
 
@@ -117,7 +118,7 @@ def symmetries(model: ReducedNetwork) -> Symmetries:
     )
 
 
-@accepts_reduction
+@quickly
 def conserved(model: ReducedNetwork, *others: ReducedNetwork, degree: int = 4) -> Conserved:
     """Polynomials of the coordinates that the flow conserves, up to a degree.
 

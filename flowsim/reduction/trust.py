@@ -13,7 +13,8 @@ from flowsim.errors import InputError
 from flowsim.flow.orbits import find_limits
 from flowsim.flow.reference import integrate
 from flowsim.labels import Label
-from flowsim.reduction.found import ReducedNetwork, accepts_reduction
+from flowsim.reduction.found import ReducedNetwork
+from flowsim.running import quickly
 
 #: The most weights whose curvature is written out.
 _MOST_WEIGHTS = 2000
@@ -61,7 +62,7 @@ class Growth:
     direction: Tensor
 
 
-@accepts_reduction
+@quickly
 def transverse_growth(
     model: ReducedNetwork, start: Numbers | None = None, until: float = 100.0, pieces: int = 64
 ) -> Growth:
@@ -169,7 +170,7 @@ class Agreement:
         return f"<Agreement: {words}>"
 
 
-@accepts_reduction
+@quickly
 def agreement(
     model: ReducedNetwork,
     starts: Numbers,

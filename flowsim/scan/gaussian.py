@@ -11,11 +11,12 @@ import xarray as xr
 from flowsim.errors import InputError
 from flowsim.flow.options import SolverOptions
 from flowsim.flow.orbits import limits_by
-from flowsim.interface import Model, checks_model, closed_basin, cloud_names
+from flowsim.interface import Model, closed_basin, cloud_names
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 from flowsim.records.attributes import provenance
 from flowsim.records.model_attributes import model_attributes
+from flowsim.running import quickly
 from flowsim.scan.follow import to_model
 from flowsim.scan.record import share_variables, wilson_interval
 from flowsim.training.descent import descend
@@ -31,7 +32,7 @@ _ENERGY_BAND = 1e-9
 _ALIKE = 1e-6
 
 
-@checks_model
+@quickly
 def gaussian(
     model: Model,
     sigmas: np.ndarray,

@@ -13,11 +13,11 @@ import xarray as xr
 
 from flowsim.flow.options import Stage
 from flowsim.flow.reference import confirm
-from flowsim.interface import Model, checks_model
+from flowsim.interface import Model
 from flowsim.landscape.ends import Ends
 from flowsim.records.attributes import described, provenance
 from flowsim.records.ends import with_ends
-from flowsim.running import expect
+from flowsim.running import expect, quickly
 from flowsim.scan.follow import as_variables, follow, name_ends, names_of_codes, shaped, to_model
 from flowsim.scan.plan import Scan
 from flowsim.scan.starts import Starts, as_starts
@@ -94,7 +94,7 @@ def scan_record(
     return described(record.assign_attrs(attributes), scan.model_at(0).long_names)
 
 
-@checks_model
+@quickly
 def scan_basins(
     model: Model,
     starts: Starts | dict[str, np.ndarray],
