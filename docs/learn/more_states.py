@@ -67,7 +67,9 @@ assert lopsided.covariance_eigenvalue < 0 and 0 < lopsided.entropy_rate < np.log
 # %%
 records = {
     p: flowsim.portrait(
-        flowsim.model("states", p, states=STATES), (-1.5, 1.5), (-3, 3), resolution=64
+        flowsim.model("states", p, states=STATES),
+        window={"w": (-1.5, 1.5), "e": (-3, 3)},
+        resolution=64,
     )
     for p in (0.9, 0.7)
 }
