@@ -71,9 +71,11 @@ _STATIONARY, _ROUNDING = 1e-12, 1e-15
 #: If the slowest rate beside a model's bad minima is below this, the speed at rest is smaller by
 #: the square of their ratio.
 _SLOWEST = 1e-2
-#: The rest of its way is then at most this part of the way it came (of a model with end losses, and
-#: of logarithms, of 1 + |y|), along directions that are stiffer than the second of the stiffest.
-_SHORT, _FLAT = 1e-6, 1e-9
+#: The rest of its way is then at most this part of the way that each coordinate came (of a model
+#: with end losses, and of logarithms, of 1 + |y|), along directions that are stiffer than the
+#: second of the stiffest. The way of a coordinate that moved by less than the third of its size is
+#: that of the row.
+_SHORT, _FLAT, _UNMOVED = 1e-6, 1e-9, 1e-6
 #: Others are slower than this times (its rate)² where a coordinate falls to zero, or move within
 #: rounding by less than the second times its rate; log|θᵢ| where its plane has to attract; what
 #: falls slower than this part of the fastest does not fall with it.
@@ -928,11 +930,13 @@ def _termination(
         theta, field, jacobian = (x[index] for x in (rows.theta, rows.field, rows.jacobian))
         if seen is not None:
             field, jacobian = rows.model.field(theta), rows.model.jacobian(theta)
-        length, known = 1.0 + size[index].amax(1), 0.0 * speed[index, 0]
+        length, known = (1.0 + size[index].amax(1, keepdim=True)).expand_as(theta), 0.0 * theta
         if end_losses is None:
-            own = ~rows.named()[index].any(1)
-            length = torch.where(own, rows.way[index], length)
-            known = torch.where(own, _ROUNDING * size[index].amax(1), known)
+            own = ~rows.named()[index].any(1, keepdim=True)
+            came = (theta - rows.origin[index]).abs()
+            came = torch.where(came > _UNMOVED * size[index], came, rows.way[index, None])
+            length = torch.where(own, came, length)
+            known = torch.where(own, _ROUNDING * size[index], known)
         rest = _is_short(field, jacobian, length, known)
         rest &= ~_leaves(field, jacobian, theta)
         if end_losses is not None:
@@ -1036,14 +1040,17 @@ def _glance(rows: BatchState, met: Tensor, unit_speed: bool) -> tuple[Tensor, Te
 
 
 def _is_short(field: Tensor, jacobian: Tensor, scale: Tensor, known: Tensor) -> Tensor:
-    """Mask of rows whose rest of the way, by the curvature, is short in parts of ``scale`` (m,).
+    """Mask of rows whose rest of the way, by the curvature, is short in parts of ``scale`` (m, k).
 
-    Coordinates are known within ``known`` (m,), which speeds along stiff directions show.
+    Coordinates are known within ``known`` (m, k), which speeds along stiff directions show.
     """
+    unit = torch.where(scale > 0, scale, 1.0)
+    jacobian, field = jacobian * unit.unsqueeze(1) / unit.unsqueeze(2), field / unit
     left, stiff, _ = torch.linalg.svd(jacobian)
     along = (left.mT @ field.unsqueeze(2)).squeeze(2).abs()
     counts = stiff > _FLAT * stiff[:, :1]
-    allowed = _SHORT * scale.unsqueeze(1) * stiff + known.unsqueeze(1) * stiff[:, :1]
+    rounding = (left.mT.abs() @ jacobian.abs() @ (known / unit).unsqueeze(2)).squeeze(2)
+    allowed = _SHORT * stiff + rounding
     short = ((along <= allowed) | ~counts).all(1)
     return short & ((stiff[:, 0] > 0) | (field == 0).all(1))
 

@@ -33,6 +33,8 @@ _EVEN = 0.01
 _STIFF = 1e3
 #: An increment below this part of the way is none, nor one below the second of the coordinate.
 _NOTHING, _LAST = 1e-9, 1e-14
+#: A coordinate moves on at this part of its speed a tenfold time before; convergence is slower.
+_UNSLOWED = 0.5
 #: A coordinate that changes by less than this part of the distance does not take part in it.
 _PART = 1e-3
 #: A growth like this power of time, or less, is known before the steps are spent.
@@ -88,9 +90,11 @@ class Growth:
             steady = ((power[:, 1:] / power[:, :-1] - 1).abs() <= _STEADY).all(1)
             steady &= ((power > _LEAST) & (power <= _SLOW)).all(1)
             grows = self._on(self.time, rows)
-            # like the logarithm of time, for five decades
+            # like the logarithm of time for five decades, while all else stands still
             even = ((self.time.rates(rows)[1][:, -4:] - 1).abs() <= _STEADY).all(1)
-            steady = (steady | (even | ~grows).all(1)) & grows.any(1)
+            change = self.time.theta[rows, -2:].diff(dim=1)[:, 0].abs()
+            settled = change <= _PART * (self.time.theta[rows, -1] - self.start[rows]).abs()
+            steady = (steady | torch.where(grows, even, settled).all(1)) & grows.any(1)
             seen = steady.nonzero()[:, 0]
             steady[seen] = ~self._turns_back(model, rows[seen], theta[due][seen], grows[seen])
             self.escapes[rows] = steady
@@ -156,7 +160,7 @@ class Growth:
         """
         theta, count = self.time.theta[rows], self.time.count(rows).unsqueeze(1)
         rate, ratio = self.time.rates(rows)
-        way = (theta[:, -1] - self.start[rows]).abs().amax(1, keepdim=True)
+        way = (theta[:, -1] - self.start[rows]).abs()
         change = theta[:, -2:].diff(dim=1)[:, 0].abs()
         slows = (change <= _NOTHING * way) & (rate[:, -1].abs() <= rate[:, -2].abs())
         still = slows | (change <= _LAST * theta[:, -1].abs())
@@ -166,6 +170,7 @@ class Growth:
         slower &= (last - before).abs() <= _ALIKE * (1 - last)
         limit = torch.where(still, theta[:, -1], self._limit(rows, 0))
         earlier = torch.where(still, theta[:, -1], self._limit(rows, 1))
+        still &= ~_moves_on(model, theta[:, -1], theta[:, -2])
         here, there = (model.field(x).norm(dim=1) for x in (theta[:, -1], limit))
         weaker = there <= _WEAKER * here
         if type(model).field is Model.field and not bool((weaker | still.all(1)).all()):
@@ -329,6 +334,16 @@ def _quicker(model: Model, theta: Tensor, field: Tensor, leads: Tensor) -> Tenso
     speed = field.gather(1, leads)
     change = model.jacobian(theta) @ (field / speed).unsqueeze(2)
     return (change.squeeze(2).gather(1, leads) / speed)[:, 0]
+
+
+def _moves_on(model: Model, theta: Tensor, before: Tensor) -> Tensor:
+    """Mask of the coordinates that move nearly as fast as a tenfold time before, (m, k).
+
+    By more than rounding: they may have come less far than it shows, and have no limit here.
+    """
+    field = model.field(theta)
+    noise = torch.stack([(model.field(x) - field).abs() for x in rounded(theta)]).amax(0)
+    return (field.abs() > _SEEN * noise) & (field.abs() >= _UNSLOWED * model.field(before).abs())
 
 
 def _limit(sums: Tensor, count: Tensor) -> Tensor:

@@ -526,6 +526,12 @@ PROBLEMS = [
     well("WellsLoud", 1.0, 1e12),
     well("WellsFar", 0.01, 1.0, 300.0),
     well("WellsFarWide", 1.0, 1.0, 1e6),
+    Problem(of_loss("WellsUneven", "x y", lambda x, y: ((1e-6 * x) ** 2 - 1) ** 2 / 4 + (1e6 * y - 0.5) ** 2 / 2),
+            np.array([[3e5, 1e-7], [-7e5, 2e-6], [-1.5e6, -1e-6]]),
+            closed(lambda x, y: minimum((math.copysign(1e6, x), 5e-7), 1e2)), None, few=3),
+    Problem(of_loss("LogBesideSlow", "x y", lambda x, y: softplus(-1e6 * x) + (1e-6 * y - 1) ** 2 / 2),
+            np.array([[1e-6, 2e5], [-2e-6, -1e6], [0, 2e6]]),
+            closed(lambda x, y: infinity((INF, 1e6), 0.0, 1e2)), None, few=3),
     # arcs and surfaces of minima
     Problem(of_loss("Circle", "x y", lambda x, y: (x**2 + y**2 - 1) ** 2 / 4),
             np.array([[0.5, 0.2], [-2, 1], [1e-8, 2e-8], [0, -1e-20], [1.5, -1.5], [3e-3, 0],
