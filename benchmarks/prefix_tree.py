@@ -6,9 +6,7 @@ turns, round after round, and the best round of each counts, in time of the proc
 neighbours on the machine disturb less:
 
 - loss and gradient: ``PopulationLoss.value_and_gradient`` and ``PrefixTreeLoss``'s;
-- field: gradient and stiffness, as steps of descent and of the flow need them. That of the
-  sequences takes its stiffness from the rank-one model at the projected weights, as
-  ``FullField`` does off the CPU.
+- field: gradient and stiffness by prefixes, as steps of descent need them.
 
 Run from the repository: python benchmarks/prefix_tree.py [--rounds 5]
 """
@@ -40,18 +38,16 @@ def best(ways: list[Callable[[], object]], rounds: int) -> list[float]:
 
 
 def contenders(arch: Architecture, models: int) -> list[Callable[[], object]]:
-    """Loss and gradient by sequences and by prefixes, then the field by both."""
+    """Loss and gradient by sequences and by prefixes, then the field."""
     source = MarkovSource.of(CHAIN)
     tree, sequences = PrefixTreeLoss(arch, source), PopulationLoss(arch, source)
-    fast, slow = FullField(arch, CHAIN), FullField(arch, CHAIN)
-    slow.population = sequences
+    field = FullField(arch, CHAIN)
     weights = initial_weights(arch, "gaussian", range(models), std=0.5)
-    state = fast.state(weights)
+    state = field.state(weights)
     return [
         lambda: sequences.value_and_gradient(weights),
         lambda: tree.value_and_gradient(weights),
-        lambda: slow(state),
-        lambda: fast(state),
+        lambda: field(state),
     ]
 
 
@@ -68,14 +64,14 @@ def main() -> None:
     PrefixTreeLoss(small, MarkovSource.of(CHAIN))(initial_weights(small, "gaussian", [0]))
     print(f"first call: {time.perf_counter() - start:.1f} s (compiles what the disk has not)")
     print("processor milliseconds of one call on one thread, and their ratio")
-    head = ("N", "d", "models", "sequences", "prefixes", "ratio", "seq. field", "field", "ratio")
+    head = ("N", "d", "models", "sequences", "prefixes", "ratio", "field")
     print("".join(f"{title:>11}" for title in head))
     for length in options.lengths:
         for d in options.dimensions:
             for models in options.models:
                 times = best(contenders(Architecture(d, length), models), options.rounds)
-                one, two, three, four = (1e3 * seconds for seconds in times)
-                numbers = (one, two, one / two, three, four, three / four)
+                one, two, three = (1e3 * seconds for seconds in times)
+                numbers = (one, two, one / two, three)
                 line = "".join(f"{number:11.4g}" for number in numbers)
                 print(f"{length:11}{d:11}{models:11}{line}", flush=True)
 

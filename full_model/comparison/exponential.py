@@ -23,7 +23,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from full_model.comparison.steps import Field, repeat
+from full_model.comparison.fields import FullField
+from full_model.comparison.steps import repeat
 
 #: F, at rows (M, K).
 Flow = Callable[[Tensor], Tensor]
@@ -43,7 +44,7 @@ FIRST_STEP, _PAUSE_EVERY = 1e-3, 20
 
 
 def flow_until(
-    field: Field,
+    field: FullField,
     state: Tensor,
     time: Tensor,
     steps: Tensor,
@@ -114,11 +115,11 @@ class _Space:
         return entries, off - self.out(entries)
 
 
-def _step(field: Field, root: Tensor, z: Tensor, f: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+def _step(field: FullField, root: Tensor, z: Tensor, f: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
     """The step of length h (M,) from z (M, K) where F = f, and the size of its error (M,)."""
 
     def flow(at: Tensor) -> Tensor:
-        return -field(at / root)[0] / root
+        return -field.slope(at / root) / root
 
     space, wide = _Space(flow, z, f), h.unsqueeze(1)
     half = _phi(wide / 2 * space.values)[0]

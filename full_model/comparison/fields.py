@@ -13,6 +13,7 @@ all prefixes of the sequences.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -23,7 +24,7 @@ from flowsim.markov import GapChain
 from flowsim.models.rank_one.model import RankOneModel
 from full_model.lift.projection import project
 from full_model.model.architecture import Architecture, Weights, flatten, unflatten
-from full_model.model.prefix_tree import PrefixTreeLoss, exact_loss
+from full_model.model.prefix_tree import exact_loss
 from full_model.model.sources import MarkovSource
 from full_model.model.tree.evaluate import GRADIENT, STIFFNESS, evaluate
 
@@ -65,9 +66,10 @@ class FullField:
         device: str = "cpu",
         rounding: float = 0.0,
     ) -> None:
-        plain = arch.activation == "relu" and arch.positions == "learned" and not arch.layer_norm
-        if arch.attention == "none" and not (arch.layers == 1 and plain):
-            raise InputError("the closed form needs one ReLU layer with positions, no attention")
+        if not (arch.plain_softmax or replace(arch, attention="softmax").plain_softmax):
+            raise InputError(
+                "a field needs one ReLU layer with positions, one head or no attention"
+            )
         if rounding and torch.device(device).type != "cpu":
             raise InputError("gradient flow is computed on the CPU")
         self.arch, self.chain, self.rounding = arch, chain, rounding
@@ -83,23 +85,30 @@ class FullField:
 
     def __call__(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """Gradient (M, K) and stiffness (M,) of states (M, K)."""
-        if isinstance(self.population, PrefixTreeLoss):
-            return self.population.gradient_and_stiffness(state, self.rounding)
-        arch = self.arch
-        if arch.attention != "none" or state.device.type != "cpu":
-            assert isinstance(self.chain, BinaryChain)
-            weights = self.whole(state)
-            with torch.enable_grad():
-                _, found = self.population.value_and_gradient(weights)
-            if self.shapes["positions"][0] == 1:
-                found["positions"] = found["positions"].sum(1, keepdim=True)
-            attends = arch.attention != "none"
-            model = RankOneModel(self.chain, arch.length, attention=attends, tied=arch.tied)
-            return self.state(found), model.stiffness(rank_one_coordinates(model, arch, weights))
+        if state.device.type == "cpu":
+            return self._sums(state, GRADIENT | STIFFNESS)
+        assert isinstance(self.chain, BinaryChain)
+        attends, arch = self.arch.attention != "none", self.arch
+        model = RankOneModel(self.chain, arch.length, attention=attends, tied=arch.tied)
+        point = rank_one_coordinates(model, arch, self.whole(state))
+        return self.slope(state), model.stiffness(point)
+
+    def slope(self, state: Tensor) -> Tensor:
+        """The gradient alone."""
+        if state.device.type == "cpu":
+            return self._sums(state, GRADIENT)[0]
+        with torch.enable_grad():
+            _, found = self.population.value_and_gradient(self.whole(state))
+        if self.shapes["positions"][0] == 1:
+            found["positions"] = found["positions"].sum(1, keepdim=True)
+        return self.state(found)
+
+    def _sums(self, state: Tensor, what: int) -> tuple[Tensor, Tensor]:
+        arch, source = self.arch, self.source
         _, gradient, stiffness = evaluate(
-            state.contiguous().numpy(), self.source.stationary.numpy(), self.source.kernel.numpy(),
+            state.contiguous().numpy(), source.stationary.numpy(), source.kernel.numpy(),
             self.shapes["positions"][0], arch.length, arch.d, arch.width, arch.logits, arch.tied,
-            GRADIENT | STIFFNESS, self.rounding, False,
+            what, self.rounding, arch.attention != "none",
         )  # fmt: skip
         return torch.from_numpy(gradient), torch.from_numpy(stiffness)
 
@@ -125,7 +134,7 @@ class FullField:
 
     def gradient(self, weights: Weights) -> Weights:
         """The gradient by name, at weights by name."""
-        return self.weights(self(self.state(weights))[0])
+        return self.weights(self.slope(self.state(weights)))
 
     def metric_weights(self) -> Weights:
         """The metric by name, each (1, *shape)."""

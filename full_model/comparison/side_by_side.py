@@ -183,7 +183,7 @@ class FullSide:
         self.open_share[rows] = found.open_share.cpu()
         self.curvature[rows] = found.curvature.cpu()
         self.end[rows] = at
-        square = field(state)[0].square() / field.metric
+        square = field.slope(state).square() / field.metric
         self.gradient_norm[rows] = square.sum(1).sqrt().cpu()
         return line
 

@@ -78,20 +78,11 @@ class PrefixTreeLoss:
         from full_model.model.tree.evaluate import GRADIENT, LOSS
 
         states, ensemble = self._flat(weights)
-        loss, flat, _ = self._evaluate(states, LOSS | GRADIENT)
+        loss, flat = self._evaluate(states, LOSS | GRADIENT)
         shapes = self.arch.shapes
         parts = unflatten(shapes, flat)
         gradient = {n: w.reshape(ensemble + shapes[n]).contiguous() for n, w in parts.items()}
         return loss.reshape(ensemble), gradient
-
-    def gradient_and_stiffness(
-        self, states: Tensor, rounding: float = 0.0
-    ) -> tuple[Tensor, Tensor]:
-        """Gradient (M, K) and stiffness (M,) of weights (M, K), see ``comparison.fields``."""
-        from full_model.model.tree.evaluate import GRADIENT, STIFFNESS
-
-        _, gradient, stiffness = self._evaluate(states, GRADIENT | STIFFNESS, rounding)
-        return gradient, stiffness
 
     def select(self, rows: Tensor) -> PrefixTreeLoss:
         """The same loss for some of the members; itself where one chain serves all."""
@@ -110,9 +101,7 @@ class PrefixTreeLoss:
             weights = {name: w.unsqueeze(0) for name, w in weights.items()}
         return flatten(self.arch.shapes, weights), ensemble
 
-    def _evaluate(
-        self, states: Tensor, what: int, rounding: float = 0.0
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _evaluate(self, states: Tensor, what: int) -> tuple[Tensor, Tensor]:
         from full_model.model.tree.evaluate import evaluate  # numba takes a second to load
 
         if len(self._kernels) not in (1, len(states)):
@@ -120,9 +109,8 @@ class PrefixTreeLoss:
         if states.dtype != torch.float64 or states.device.type != "cpu":
             raise InputError("sums over prefixes need weights in float64 on the CPU")
         arch = self.arch
-        found = evaluate(
+        loss, gradient, _ = evaluate(
             states.detach().contiguous().numpy(), self._first, self._kernels, arch.length,
-            arch.length, arch.d, arch.width, arch.logits, arch.tied, what, rounding,
+            arch.length, arch.d, arch.width, arch.logits, arch.tied, what, 0.0, True,
         )  # fmt: skip
-        loss, gradient, stiffness = (torch.from_numpy(values) for values in found)
-        return loss, gradient, stiffness
+        return torch.from_numpy(loss), torch.from_numpy(gradient)

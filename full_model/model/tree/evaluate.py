@@ -127,7 +127,7 @@ def _write(layer, sums, inner, hidden, tied, states, out):
 
 @compiled(nrt=True)
 def evaluate(
-    rows, initial, kernels, context, length, d, hidden, logits, tied, what, rounding, attends=True
+    rows, initial, kernels, context, length, d, hidden, logits, tied, what, rounding, attends
 ):
     """Loss (M,), gradient (M, K) and stiffness (M,) of each model; see ``set_cotangent``.
 
