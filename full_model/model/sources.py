@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Generic, Self, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -103,6 +104,9 @@ class SharedSource(SequenceSource, Generic[D]):
 class MarkovSource(SequenceSource):
     """M stationary chains on k states: kernels, stationary laws, entropies and samples.
 
+    Args:
+        chains: M ≥ 1 chains on as many states, with positive kernels.
+
     Attributes:
         kernel: (M, k, k), P(next = j | now = i), float64.
         stationary: (M, k), π with π P = π.
@@ -110,7 +114,7 @@ class MarkovSource(SequenceSource):
         stationary_entropy: (M,), H(π) in nats, the unigram loss.
 
     Raises:
-        InputError: no chain, or a kernel whose rows are not positive and of sum one.
+        InputError: no chain, different numbers of states, or a kernel that is zero somewhere.
 
     Source: AM Sec. 2 (binary), AM Sec. 4.3 (k states).
 
@@ -120,42 +124,27 @@ class MarkovSource(SequenceSource):
     0.0473
     """
 
-    def __init__(self, kernel: Tensor) -> None:
-        kernel = kernel.to(torch.float64)
-        if kernel.ndim != 3 or kernel.shape[0] < 1 or kernel.shape[1] != kernel.shape[2]:
-            raise InputError(f"kernels must have shape (M, k, k), not {tuple(kernel.shape)}")
-        if kernel.shape[1] < 2 or not (kernel > 0).all():
-            raise InputError("every entry of a kernel on at least two states must be positive")
-        if (kernel.sum(-1) - 1).abs().max() > 1e-12:
-            raise InputError("the rows of a kernel must sum to one")
-        self.members, self.states = kernel.shape[:2]
-        self.kernel = kernel
-        self.stationary = _stationary(kernel)
-        self.entropy_rate = -(self.stationary[..., None] * kernel * kernel.log()).sum((-2, -1))
-        self.stationary_entropy = -(self.stationary * self.stationary.log()).sum(-1)
+    def __init__(self, chains: Sequence[MarkovChain]) -> None:
+        if len({chain.states for chain in chains}) != 1:
+            raise InputError("a source needs at least one chain, all on the same number of states")
+        self.chains, self.members, self.states = tuple(chains), len(chains), chains[0].states
+        self.kernel = torch.from_numpy(np.stack([chain.kernel for chain in chains]))
+        if not (self.kernel > 0).all():
+            raise InputError("every entry of a kernel must be positive")
+        self.stationary, self.entropy_rate, self.stationary_entropy = (
+            torch.tensor([getattr(chain, name) for chain in chains], dtype=torch.float64)
+            for name in ("stationary", "entropy_rate", "stationary_entropy")
+        )
 
     @classmethod
     def of(cls, chains: MarkovChain | Sequence[MarkovChain]) -> MarkovSource:
         """The source of one chain or of several on as many states, one per member."""
-        several = [chains] if isinstance(chains, MarkovChain) else list(chains)
-        if len({chain.states for chain in several}) != 1:
-            raise InputError("a source needs at least one chain, all on the same number of states")
-        source = cls(torch.stack([torch.from_numpy(chain.kernel) for chain in several]))
-        source.entropy_rate = torch.tensor([c.entropy_rate for c in several], dtype=torch.float64)
-        source.stationary_entropy = torch.tensor(
-            [c.stationary_entropy for c in several], dtype=torch.float64
-        )
-        return source
+        return cls([chains] if isinstance(chains, MarkovChain) else chains)
 
     def repeat(self, members: int) -> MarkovSource:
-        if self.members == members:
-            return self
-        if self.members != 1:
+        if self.members not in (1, members):
             raise InputError(f"{self.members} chains cannot serve {members} models")
-        source = MarkovSource(self.kernel.expand(members, -1, -1))
-        source.entropy_rate = self.entropy_rate.expand(members)
-        source.stationary_entropy = self.stationary_entropy.expand(members)
-        return source
+        return MarkovSource(self.chains * (members // self.members))
 
     def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """As ``SequenceSource``, stationary.
@@ -208,19 +197,6 @@ def _binary_paths(u: Tensor, zero_below: Tensor) -> tuple[Tensor, Tensor]:
         d[shift:] &= d[:-shift].clone()
         shift *= 2
     return image[..., :-1], image[..., 1:]
-
-
-def _stationary(kernel: Tensor) -> Tensor:
-    """π of each kernel: the cofactors of 1 − P, by solving with one equation replaced by Σπ = 1."""
-    k = kernel.shape[-1]
-    if k == 2:
-        weights = torch.stack([kernel[:, 1, 0], kernel[:, 0, 1]], dim=-1)
-        return weights / weights.sum(-1, keepdim=True)
-    system = torch.eye(k, dtype=kernel.dtype, device=kernel.device) - kernel.mT
-    system[:, -1] = 1
-    right = torch.zeros(kernel.shape[0], k, dtype=kernel.dtype, device=kernel.device)
-    right[:, -1] = 1
-    return torch.linalg.solve(system, right)
 
 
 class ChainSource(SharedSource[OrderChain]):

@@ -49,7 +49,7 @@ def test_sums_over_many_symbols_are_those_of_all_sequences(states, length, d, hi
     arch = Architecture(d, length, hidden=hidden, states=states, output="states", tied=tied)
     generator = torch.Generator().manual_seed(states)
     kernel = torch.rand(3, states, states, dtype=F64, generator=generator) + 0.05
-    source = MarkovSource(kernel / kernel.sum(-1, keepdim=True))
+    source = MarkovSource([MarkovChain(k / k.sum(-1, keepdims=True)) for k in kernel.numpy()])
     assert_same(arch, source, gaussian(arch, std))
 
 

@@ -145,8 +145,9 @@ def test_ensembles_are_their_members_under_deterministic_trainers():
     ids=str,
 )
 def test_batch_gradient_is_autograds(arch, monkeypatch):
-    source = MarkovSource.of([CHAIN, BinaryChain(0.2, 0.3)]).kernel[[0, 1, 0, 1, 1]]
-    inputs, targets = MarkovSource(source).sample(6, arch.length, torch.Generator().manual_seed(1))
+    chains = [CHAIN, BinaryChain(0.2, 0.3)]
+    source = MarkovSource([chains[i] for i in (0, 1, 0, 1, 1)])
+    inputs, targets = source.sample(6, arch.length, torch.Generator().manual_seed(1))
     weights = normal_weights(arch, scale=0.6, ensemble=(5,))
     free = {k: w.clone().requires_grad_() for k, w in weights.items()}
     value = cross_entropy(arch, forward(arch, free, inputs), targets).mean((-2, -1))
