@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
-from torch.optim.sgd import sgd
 from torchdiffeq import odeint
 
 from flowsim.errors import InputError
@@ -148,22 +147,13 @@ class Trainer:
             self._adamw(decaying, grads, rate, recipe.weight_decay or 0.0)
             self._adamw(rest, grads, rate, 0.0)
             return
-        if recipe.weight_decay:  # decoupled, which torch's SGD has not
+        if recipe.weight_decay:
             for name in decaying:
                 self.weights[name].mul_(1 - rate * recipe.weight_decay)
-        velocity = self.moments.get("velocity", {})
-        sgd(
-            list(self.weights.values()),
-            list(grads.values()),
-            [velocity.get(name) for name in grads],
-            foreach=True,
-            weight_decay=0.0,
-            momentum=recipe.momentum if velocity else 0.0,
-            lr=rate,
-            dampening=0.0,
-            nesterov=False,
-            maximize=False,
-        )
+        for name, velocity in self.moments.get("velocity", {}).items():
+            grads[name] = velocity.mul_(recipe.momentum).add_(grads[name])
+        for name, slope in grads.items():
+            self.weights[name].add_(slope, alpha=-rate)
 
     def _adamw(self, names: list[str], grads: Weights, rate: float, decay: float) -> None:
         """One step of AdamW for some weights, in a single pass; all is contiguous here."""
