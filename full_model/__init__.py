@@ -10,20 +10,10 @@ _HOME = names_of(__file__)
 
 __all__ = sorted(_HOME)
 
-#: Present places of names that were public before.
-_INTERNAL = {
-    "AttentionFreeField": "full_model.comparison.fields (FullField)",
-    "EnumeratedField": "full_model.comparison.fields (FullField)",
-    "FullSide": "full_model.comparison.side_by_side",
-    "ReducedSide": "full_model.comparison.side_by_side (SideBySide)",
-    "SideBySide": "full_model.comparison.side_by_side",
-}
-
 
 def __getattr__(attribute: str) -> object:
     if attribute not in _HOME:
-        hint = f"; it is internal, in {_INTERNAL[attribute]}" if attribute in _INTERNAL else ""
-        raise AttributeError(f"module 'full_model' has no attribute {attribute!r}{hint}")
+        raise AttributeError(f"module 'full_model' has no attribute {attribute!r}")
     from flowsim.door import at_the_door
 
     return at_the_door(f"full_model.{_HOME[attribute]}", attribute)

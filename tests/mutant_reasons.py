@@ -25,10 +25,6 @@ REASONS = {
     ("full_model.comparison.outcome", "`lowest > 0` becomes `lowest >= 0`"):
     "rounded eigenvalues are not 0",
     ("full_model.lift.projection",
-     "`_apply(parts['0.up'], alpha) * torch.where(point.w1 < 0, -1.0, 1.0).to(e).unsque` becomes "
-     "`_apply(parts['0.up'], alpha) / torch.where(point.w1 < 0, -1.0, 1.0).to(e).unsque`"):
-    "the factor is 1 or −1",
-    ("full_model.lift.projection",
      "`1 / math.sqrt(e.shape[-1])` becomes `1 * math.sqrt(e.shape[-1])`"): _DIRECTION,
     ("flowsim.models.gap_family.base", "`raise NotImplementedError` becomes `pass`"):
     "every model has a method of its own",

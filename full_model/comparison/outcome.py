@@ -146,15 +146,15 @@ def _at_unigram(
     )
     level, curvature = math.log(chain.p / chain.q), math.prod(chain.stationary)
     bowl = curved & _rises(along, weights, gradient, level=level, curvature=curvature)
-    squares = _squares(gradient(weights), metric)
-    rest = [square for name, square in squares.items() if name not in ("embedding", "bias")]
-    total = torch.stack([*squares.values()]).sum(0)
-    return labels_near_unigram(bowl, along, lowest, torch.stack(rest).sum(0), total), lowest
+    rest, total = _squares(gradient(weights), metric)
+    return labels_near_unigram(bowl, along, lowest, rest, total), lowest
 
 
-def _squares(gradient: Weights, metric: Weights) -> Weights:
-    """The square of each part of the gradient, (M,)."""
-    return {n: (g.square() / metric[n]).reshape(len(g), -1).sum(1) for n, g in gradient.items()}
+def _squares(gradient: Weights, metric: Weights) -> tuple[Tensor, Tensor]:
+    """The gradient's square by all weights but embedding and bias, and by all, (M,)."""
+    size = {n: (g.square() / metric[n]).reshape(len(g), -1).sum(1) for n, g in gradient.items()}
+    rest = [square for name, square in size.items() if name not in ("embedding", "bias")]
+    return torch.stack(rest).sum(0), torch.stack([*size.values()]).sum(0)
 
 
 def _curvature(block: Tensor, k: int, entries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -240,10 +240,8 @@ def at_unigram_of_states(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Label and smallest curvature of rows with S logits, from all runs' points of the plane."""
     found = gradient(weights)
-    squares = _squares(found, metric)
-    total = torch.stack([*squares.values()]).sum(0)
-    rest = [square for name, square in squares.items() if name not in ("embedding", "bias")]
-    rest.append(found["embedding"].sum(1).square().sum(1) / chain.states)  # of its mean
+    rest, total = _squares(found, metric)
+    rest = rest + found["embedding"].sum(1).square().sum(1) / chain.states  # of its mean
     basis, level = mean_free_basis(chain.states), 1 / chain.states
     # off the plane: from the Hessian in (b̃, Ẽ) at Ẽ = 0, which must be smooth there
     block, smooth = hessian_block(basis, weights, gradient)
@@ -258,7 +256,7 @@ def at_unigram_of_states(
     on_plane = nearest.relative_distance[rows] <= ON_PLANE
     bowl, along = torch.where(on_plane, inside, bowl), torch.where(on_plane, rising, along)
     lowest = torch.where(on_plane, (slope * gain.clamp(max=1.0)).clamp(max=level), lowest)
-    return labels_near_unigram(bowl, along, lowest, torch.stack(rest).sum(0), total), lowest
+    return labels_near_unigram(bowl, along, lowest, rest, total), lowest
 
 
 def hessian_block(basis: Tensor, weights: Weights, gradient: Gradient) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,6 @@ from torch import Tensor
 from flowsim.flow.orbits import find_limits, trajectories
 from flowsim.labels import Label
 from flowsim.markov import SymmetricChain
-from flowsim.models.rank_one.model import RankOneModel
 from full_model.comparison.choices import Comparison, predicting_model
 from full_model.comparison.exponential import FIRST_STEP, flow_until
 from full_model.comparison.fields import FullField
@@ -24,7 +23,7 @@ from full_model.comparison.outcome import (
 )
 from full_model.comparison.steps import chatters, step_until
 from full_model.lift.initial import with_noise
-from full_model.lift.lifting import lift_canonical
+from full_model.lift.lifting import lift_held
 from full_model.lift.projection import project
 from full_model.lift.states import lift_states, project_states
 from full_model.model.architecture import Weights
@@ -46,9 +45,7 @@ def lifted_weights(
     if settings.states is not None:
         clean = lift_states(points, arch)
     else:
-        rank_one = RankOneModel(settings.binary_chain, settings.length, points.shape[1] == 3)
-        bias = rank_one.optimal_bias(rank_one.from_canonical(points))
-        clean = lift_canonical(points, arch, bias)
+        clean = lift_held(points, arch, settings.binary_chain)
     if not settings.noise:
         return clean
     seeds = range(settings.seed, settings.seed + len(points)) if seeds is None else seeds

@@ -21,8 +21,6 @@ def lift_canonical(
     arch: Architecture,
     bias: Tensor | float = 0.0,
     alpha: Tensor | None = None,
-    hidden_signs: Tensor | None = None,
-    beta: Tensor | None = None,
 ) -> Weights:
     """Full weights of canonical points (e, w) or (e, w, a); see ``RankOnePoint.from_canonical``.
 
@@ -30,7 +28,7 @@ def lift_canonical(
         theta: (..., 2) or (..., 3); the leading axes become the ensemble.
         arch: one layer, one head, binary logit (see ``lift_rank_one``).
         bias: b, broadcastable to (...); a reduced model's ``optimal_bias(theta)`` for instance.
-        alpha, hidden_signs, beta: see ``lift_rank_one``.
+        alpha: see ``lift_rank_one``.
 
     Raises:
         InputError: as ``RankOnePoint.from_canonical`` and ``lift_rank_one``.
@@ -42,7 +40,7 @@ def lift_canonical(
     (tensor([0.5000, 0.5000, 0.5000, 0.5000]), tensor([-0.2500, -0.2500, -0.2500, -0.2500]))
     """
     point = RankOnePoint.from_canonical(theta, arch.length, bias)
-    return lift_rank_one(point, arch, alpha, hidden_signs, beta)
+    return lift_rank_one(point, arch, alpha)
 
 
 def lift_held(

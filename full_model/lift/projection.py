@@ -42,8 +42,6 @@ class Projection:
         alpha, beta: the fitted unit vectors, (..., d).
         distance: (...), Euclidean over all weights, to the nearest rank-one weights with η = 1.
         relative_distance: (...), that divided by the norm of all weights; 0 for zero weights.
-        open_share: (...), share of the rows of W_1 that point along +sign(w₁)α.
-        opens: (...), the symbol that opens the ReLU of those rows: sign(ε w₁), 1 for the symbol 1.
 
     >>> import full_model, torch
     >>> arch = full_model.Architecture(d=4, length=4)
@@ -59,8 +57,6 @@ class Projection:
     beta: Tensor
     distance: Tensor
     relative_distance: Tensor
-    open_share: Tensor
-    opens: Tensor
 
 
 def project(
@@ -127,17 +123,7 @@ def project(
     beta = torch.where(turned.unsqueeze(-1), -beta, beta)
     nearest = rank_one_weights(point, alpha, beta, eta)
     distance, relative = distance_from(nearest, parts, point.b.ndim)
-    along = _apply(parts["0.up"], alpha) * torch.where(point.w1 < 0, -1.0, 1.0).to(e).unsqueeze(-1)
-    return Projection(
-        point=point,
-        canonical=point.to_canonical(),
-        alpha=alpha,
-        beta=beta,
-        distance=distance,
-        relative_distance=relative,
-        open_share=(along > 0).to(e.dtype).mean(-1),
-        opens=(point.eps * point.w1).sign(),
-    )
+    return Projection(point, point.to_canonical(), alpha, beta, distance, relative)
 
 
 def _fit_alpha(parts: Weights, eta: Tensor, rounds: int) -> Tensor:

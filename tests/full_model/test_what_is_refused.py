@@ -137,7 +137,7 @@ REFUSED = [
     (partial(lift_canonical, THETA, kind(layers=2)), "layers = 1, not 2"),
     (partial(lift_canonical, THETA, kind(attention="none")), "cannot carry a point"),
     (partial(lift_canonical, THETA, ARCH, alpha=torch.ones(4)), "unit vector of 4"),
-    (partial(lift_canonical, THETA, ARCH, hidden_signs=torch.zeros(16)), "16 entries of ±1"),
+    (partial(lift_rank_one, point(5, True), ARCH, hidden_signs=torch.zeros(16)), "entries of ±1"),
     (partial(lift_rank_one, point(4, True), ARCH), "needs 5 positions"),
     (partial(lift_rank_one, point(5, False), ARCH), "tied weights have c = ε"),
     *((partial(lift_states, THETA[:2], of_states(**other)), words) for other, words in (
