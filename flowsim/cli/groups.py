@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
 
 #: Formats of figures.
 FIGURES = (".png", ".pdf", ".svg")
+
+
+def refuse(given: Any, names: Iterable[str], reason: str) -> None:
+    """InputError, with the reason, for the first of a command's options that is not as usual."""
+    usual = vars(type(given)())
+    for name in names:
+        if getattr(given, name) != usual[name]:
+            raise InputError(f"{reason}: omit --{name.replace('_', '-')}")
 
 
 @dataclass(frozen=True)
@@ -185,22 +194,15 @@ class OptimizerOptions:
             raise InputError("--batch goes with --loss sampled; the population loss is exact")
         return choice
 
-    def check_optimizer(self, model: str, rtol: float | None, atol: float, integrator: str) -> None:
-        """InputError for numbers without an optimizer, and for what only the flow has."""
+    def check_optimizer(self, model: str, *of_flow: str) -> None:
+        """InputError for numbers without an optimizer, and for options that only the flow has."""
         if self.optimizer is None:
-            for name in (*_OF_RECIPES, "d", "nudge"):
-                if getattr(self, name) is not None:
-                    raise InputError(f"--{name.replace('_', '-')} goes with --optimizer")
+            refuse(self, (*_OF_RECIPES, "d", "nudge"), "without --optimizer the flow is followed")
             return
-        if model not in MAPPED and (self.d, self.batch, self.loss) != (None, None, None):
-            raise InputError(
-                f"--d, --batch and --loss are of a transformer's training: omit them, or give "
-                f"--model {or_list(MAPPED)}"
-            )
-        if (rtol, atol, integrator) != (None, 1e-12, "flowsim"):
-            raise InputError(
-                "--rtol, --atol and --integrator are of the flow; omit them with --optimizer"
-            )
+        if model not in MAPPED:
+            only = f"a transformer is trained with --model {or_list(MAPPED)} alone"
+            refuse(self, ("d", "batch", "loss"), only)
+        refuse(self, of_flow, "with --optimizer no flow is followed")
         self.choice_of_optimizer(model, 0)
 
     def check_optimizer_size(self, model: Any, starts: int) -> None:

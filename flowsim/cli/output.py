@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from flowsim.cli.files import require_file
-from flowsim.cli.groups import FIGURES, FigureFiles, Printed
+from flowsim.cli.groups import FIGURES, FigureFiles, Printed, refuse
 from flowsim.cli.options import with_windows
 from flowsim.cli.printer import Summary, as_text
 from flowsim.errors import InputError
@@ -172,15 +172,10 @@ def redraw(given: FigureFiles) -> None:
     """Draw the record of --from under --out, by default next to it, and print its summary."""
     from flowsim.records.netcdf import check_output, read_record
 
-    source, usual = given.source, vars(type(given)())
+    source = given.source
     assert source is not None
-    for name, value in vars(given).items():
-        if name not in _OF_FIGURES and value != usual[name]:
-            raise InputError(
-                f"--from redraws a stored record, which has its own settings: omit "
-                f"--{name.replace('_', '-')}; only options of the figure and of what is printed "
-                "go with it"
-            )
+    others = [name for name in vars(given) if name not in _OF_FIGURES]
+    refuse(given, others, "--from redraws a record as it was computed")
     require_file(source)
     if not source.name:
         raise InputError(f"--from needs the name of a record, not {str(source)!r}")

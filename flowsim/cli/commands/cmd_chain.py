@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from flowsim.cli import options
 from flowsim.cli.files import read_kernel
-from flowsim.cli.groups import OneChain
+from flowsim.cli.groups import OneChain, refuse
 from flowsim.cli.options import CHAIN, option, quoted
 from flowsim.cli.output import echo
 from flowsim.cli.printer import as_text
@@ -50,30 +50,28 @@ class AnyChain(OneChain):
         """The hidden process of --process, or of --kernel and --emission, if one is given."""
         from flowsim.chains.hidden import HiddenMarkovProcess, parse_process
 
-        others = (self.p, self.q, self.states, self.order, self.prior)
+        others = "p", "q", "states", "order", "prior"
         if self.process is not None:
-            if any(x is not None for x in (*others, self.kernel, self.emission)):
-                raise InputError("--process gives the whole process: omit the other options")
+            refuse(self, (*others, "kernel", "emission"), "--process gives the whole process")
             return parse_process(self.process)
         if self.emission is None:
             return None
-        if self.kernel is None or any(x is not None for x in others):
-            raise InputError("--emission goes with --kernel alone")
+        refuse(self, others, "--emission goes with --kernel alone")
+        if self.kernel is None:
+            raise InputError("--emission goes with --kernel: give both")
         return HiddenMarkovProcess.from_emission(*map(read_kernel, (self.kernel, self.emission)))
 
     def any_chain(self) -> MarkovChain | OrderChain:
         """The chain that the options describe; InputError unless they describe one."""
         if self.kernel is not None:
-            if (self.states, self.p, self.q) != (None, None, None):
-                raise InputError("--kernel says the whole chain: omit --states, --p and --q")
+            refuse(self, ("states", "p", "q"), "--kernel says the whole chain")
             rows = read_kernel(self.kernel)
             return MarkovChain(rows) if self.order is None else chain_of_order(rows, self.order)
         if self.order is not None:
             raise InputError("--order needs --kernel, a row for every context, or --prior")
         if self.states is None:
             return self.chain()
-        if self.q is not None:
-            raise InputError("--states goes with --p, the probability to leave a state: omit --q")
+        refuse(self, ("q",), "--states goes with --p, the probability to leave a state")
         if self.p is None:
             raise InputError("--states needs --p, the probability to leave a state")
         return SymmetricChain(self.states, self.p)
@@ -82,10 +80,7 @@ class AnyChain(OneChain):
         """The law of kernels that --prior describes, with --states and --order."""
         from flowsim.chains.priors import MixturePrior
 
-        if (self.p, self.q, self.kernel) != (None, None, None):
-            raise InputError(
-                "--prior draws the kernel of every sequence: omit --p, --q and --kernel"
-            )
+        refuse(self, ("p", "q", "kernel"), "--prior draws the kernel of every sequence")
         assert self.prior is not None
         names, given = [], []
         for part in self.prior.split(","):

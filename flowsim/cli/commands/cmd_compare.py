@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from flowsim.cli import options, sizes
 from flowsim.cli.files import require_file
-from flowsim.cli.groups import FigureFiles, ModelOnChain, Window, chain_words
+from flowsim.cli.groups import FigureFiles, ModelOnChain, Window, chain_words, refuse
 from flowsim.cli.options import FULL, OUTPUT, TRAINING, option
 from flowsim.cli.output import neutral_command, progress, write_and_report
 from flowsim.errors import InputError
@@ -170,8 +170,7 @@ def _check(given: Compare) -> None:
         raise InputError("--sigma, one number here, goes with --cloud")
     if given.grid is not None and len(given.grid) != 2:
         raise InputError("--grid needs two numbers of cells here, along e and along w, as 20x20")
-    if given.bias != "optimal" or given.untied:
-        raise InputError("--bias and --untied have no use here: tied transformers are compared")
+    refuse(given, ("bias", "untied"), "tied transformers are compared, each with the best bias")
     given.dimensions()
     if given.fix and not window and (given.cloud is not None or given.points is not None):
         raise InputError("--fix a=X goes with a grid")
@@ -180,10 +179,11 @@ def _check(given: Compare) -> None:
         raise InputError("--jobs and --scheduler are two ways to compute: give one of them")
     if sampled:
         check_sampled(given.model, given.trainer)
-    if given.noise_on != "all" and not given.noise:
-        raise InputError("--noise-on says where the noise is, and there is none: give --noise")
-    if not sampled and (given.batch, given.learning_rate) != (16, None):
-        raise InputError("--batch and --learning-rate go with a --trainer on sampled batches")
+    if not given.noise:
+        refuse(given, ("noise_on",), "there is no --noise")
+    if not sampled:
+        reason = f"--trainer {given.trainer} takes the exact loss, at a rate of its own"
+        refuse(given, ("batch", "learning_rate"), reason)
 
 
 def _starts(given: Compare) -> tuple[Tensor, GapChain, dict[str, object]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from flowsim.cli import options
-from flowsim.cli.groups import ModelFigure
+from flowsim.cli.groups import ModelFigure, refuse
 from flowsim.cli.options import PARAMETERS, WORK, Assignment, flag, option, settings
 from flowsim.cli.output import neutral_command, progress, report, write_figure
 from flowsim.errors import InputError
@@ -78,10 +78,9 @@ def continue_(given: Continue) -> None:
     near = None if given.near is None else dict(given.near)
     if near is not None and given.second is None:
         raise InputError("--near chooses one of the folds that --and follows: give --and")
-    if given.edge and given.second is not None:
-        raise InputError("--edge goes with one parameter: omit --and")
-    if given.fixed():
-        raise InputError("--fix has no use here: critical points are of all coordinates")
+    if given.second is not None:
+        refuse(given, ("edge",), "distances are over one parameter, without --and")
+    refuse(given, ("fix",), "critical points are of all coordinates")
     figure, stored = given.files_of(
         "continuation" if given.second is None else "folds", "_".join(x.key for x in several)
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from flowsim.cli import options
-from flowsim.cli.groups import ModelFigure, Tolerances
+from flowsim.cli.groups import ModelFigure, Tolerances, refuse
 from flowsim.cli.options import STARTS, Spread, option, spread
 from flowsim.cli.output import progress, write_and_report
 from flowsim.errors import InputError
@@ -45,8 +45,8 @@ def gaussian(given: Gaussian) -> None:
       flowsim gaussian --p 0.5 --q 0.8 --sigma 0.02:3:40
       flowsim gaussian --model mine.py:DoubleWell --sigma 0.1:2:8
     """
-    # the flow of the same starts keeps its tolerances
-    given.check_optimizer(given.model, None, 1e-12, "flowsim")
+    given.check_optimizer(given.model)  # the flow of the same starts keeps its tolerances
+    refuse(given, ("fix",), "every coordinate is drawn")
     samples = given.samples or (4096 if given.optimizer is None else 256)
     sigma = (given.sigma or spread("0.02:3:40")).sigma
     if isinstance(sigma, dict):
@@ -64,8 +64,6 @@ def gaussian(given: Gaussian) -> None:
     from flowsim.scan.gaussian import gaussian
 
     model = spec.build()
-    if given.fixed():
-        raise InputError("--fix has no use here: every coordinate is drawn")
     optimizer = given.choice_of_optimizer(given.model, given.seed)
     given.check_optimizer_size(model, total)
     if optimizer is not None:

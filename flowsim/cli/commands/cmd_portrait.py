@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from flowsim.cli import options
 from flowsim.cli.files import require_file
-from flowsim.cli.groups import ModelFigure, Tolerances, Window
+from flowsim.cli.groups import ModelFigure, Tolerances, Window, refuse
 from flowsim.cli.options import OPTIMIZER, OUTPUT, STARTS, WINDOW, flag, option
 from flowsim.cli.output import progress, write_and_report
 from flowsim.errors import InputError
@@ -167,37 +167,21 @@ def portrait(given: Portrait) -> None:
     write_and_report(record, figure, stored, given)
 
 
+#: Options of the flow in the plane, and of how the plane is drawn.
+_OF_FLOW = "confirm", "points", "edge", "certify"
+_OF_PLANE = "no_orbits", "overlay", "nullclines", "manifolds"
+
+
 def _check(given: Portrait) -> None:
+    refuse(given, ("show",), "only --from draws what a scan's record shows")
     if given.compare_optimizers:
-        other = ("optimizer", "d", "nudge", "rtol", "overlay", "points", "confirm", "energy",
-                 "no_orbits", "edge", "certify", "nullclines", "manifolds")  # fmt: skip
-        if any(getattr(given, name) for name in other) or given.view == "3d":
-            raise InputError(
-                "--compare-optimizers goes with --window, --fix, --resolution, --steps and "
-                "--learning-rate alone"
-            )
+        refuse(given, ("view", "optimizer", "d", "nudge", "rtol", "energy", *_OF_FLOW, *_OF_PLANE),
+               "--compare-optimizers goes with --window, --fix, --resolution, --steps and "
+               "--learning-rate alone")  # fmt: skip
         return
-    given.check_optimizer(given.model, given.rtol, given.atol, given.integrator)
-    if given.optimizer is None and given.seed:
-        raise InputError("--seed goes with --optimizer: nothing else here is random")
-    flow = given.view == "3d" or (given.confirm, given.points) != (None, None)
-    if given.optimizer is not None and flow:
-        raise InputError(
-            "--view 3d, --confirm and --points are of the flow; omit them with --optimizer"
-        )
-    if given.show != "label":
-        raise InputError("--show goes with --from and the record of a scan")
-    if (given.edge or given.certify) and given.optimizer is not None:
-        raise InputError("--edge and --certify are of the flow; omit them with --optimizer")
+    given.check_optimizer(given.model, "view", "rtol", "atol", "integrator", *_OF_FLOW)
+    if given.optimizer is None:
+        refuse(given, ("seed",), "nothing but --optimizer is random here")
     if given.view == "3d":
-        if given.no_orbits or given.overlay or given.edge or given.certify or given.curves():
-            raise InputError(
-                "--no-orbits, --overlay, --edge, --certify, --nullclines and --manifolds go with "
-                "the plane; omit them in --view 3d"
-            )
-        plane = (given.resolution, given.confirm, given.points) != (None, None, None)
-        if given.fix or plane or (given.integrator, given.device) != ("flowsim", "cpu"):
-            raise InputError(
-                "--fix, --resolution, --integrator, --device, --confirm and --points go with the "
-                "plane; omit them in --view 3d"
-            )
+        refuse(given, ("fix", "resolution", "integrator", "device", *_OF_FLOW, *_OF_PLANE),
+               "--view 3d draws no plane")  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flowsim.cli import options
-from flowsim.cli.groups import HiddenProcess, OptimizerOptions, Printed, Tolerances, Window
+from flowsim.cli.groups import HiddenProcess, OptimizerOptions, Printed, Tolerances, Window, refuse
 from flowsim.cli.options import CHAIN, OUTPUT, SOME, WORK, option
 from flowsim.cli.output import neutral_command, progress, report
 from flowsim.errors import InputError
@@ -179,28 +179,24 @@ def scan(given: ScanOptions) -> None:
 def _check(given: ScanOptions) -> None:
     if given.jobs > 1 and given.scheduler is not None:
         raise InputError("--jobs and --scheduler are two ways to compute a scan: give one of them")
-    given.check_optimizer(given.model, given.rtol, given.atol, given.integrator)
-    if given.optimizer is not None and (given.fraction, given.refine) != (None, None):
-        raise InputError("--fraction and --refine are of the flow; omit them with --optimizer")
+    of_flow = "rtol", "atol", "integrator", "fraction", "refine", "edge"
+    given.check_optimizer(given.model, *of_flow)
     if (given.grid, given.points, given.cloud).count(None) != 2:
         raise InputError("give the starts: one of --grid, --points and --cloud")
     if given.cloud is not None and given.sigma is None:
         raise InputError(
             "--cloud needs --sigma, the spread of its draws: a number, LOW:HIGH:COUNT or e=S,w=S"
         )
-    if given.cloud is None and given.sigma is not None:
-        raise InputError("--sigma, the spread of draws, goes with --cloud")
-    if given.cloud is None and given.seed and given.optimizer is None:
-        raise InputError("--seed goes with --cloud or --optimizer: nothing else here is random")
-    if given.windows() and given.grid is None:
-        raise InputError("--window goes with --grid")
-    if given.fix and given.points is not None:
-        raise InputError(
-            "--fix goes with --grid and --cloud; a file of points has every coordinate"
-        )
-    if given.edge and (given.optimizer is not None or given.over()):
-        raise InputError("--edge is of the flow of one model: omit --optimizer, and give one p and "
-                         "q and N")  # fmt: skip
+    if given.cloud is None:
+        refuse(given, ("sigma",), "only a --cloud has a spread")
+        random = () if given.optimizer is not None else ("seed",)
+        refuse(given, random, "nothing but --cloud and --optimizer is random here")
+    if given.grid is None:
+        refuse(given, ("window",), "only a --grid has a window")
+    if given.points is not None:
+        refuse(given, ("fix",), "a file of points has every coordinate")
+    if given.over():
+        refuse(given, ("edge",), "distances are of one model: give one p and q and N")
     alone = given.grid is not None and not given.over() and min(given.grid) > 1
     if given.refine is not None and not alone:
         raise InputError(

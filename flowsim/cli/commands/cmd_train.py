@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from flowsim.cli import options, sizes
 from flowsim.cli.commands.cmd_chain import AnyChain
-from flowsim.cli.groups import Printed
+from flowsim.cli.groups import Printed, refuse
 from flowsim.cli.options import FULL, OUTPUT, SSM, STARTS, TRAINING, WORK, flag, option
 from flowsim.cli.output import progress, report, write_figure
 from flowsim.errors import InputError
@@ -239,14 +239,12 @@ def _check(given: Train, data: Data | None) -> None:
         given.chain()
     if (given.init == "lifted") != (given.theta is not None):
         raise InputError("--theta E,W or E,W,A goes with --init lifted, and --init lifted with it")
-    if given.trainer == "flow" and (given.learning_rate or given.schedule):
-        raise InputError("--learning-rate and --schedule go with steps; the flow has --horizon")
+    if given.trainer == "flow":
+        refuse(given, ("learning_rate", "schedule"), "the flow has a --horizon, and no steps")
     hidden = 4 * given.d if given.hidden is None else given.hidden
     batch = given.batch if given.recipe().loss == "sampled" else 0
-    if given.mixer != "attention" and given.attention_kind != "softmax":
-        raise InputError(
-            f"--mixer {given.mixer} stands in place of attention: omit --attention-kind"
-        )
+    if given.mixer != "attention":
+        refuse(given, ("attention_kind",), f"--mixer {given.mixer} stands in place of attention")
     if not batch and given.attention_kind != "none" and data is None:
         sizes.check_enumeration(given.length)
     sizes.check_training(
