@@ -24,7 +24,7 @@ def test_a_portrait_says_what_the_optimizer_and_the_flow_learn(tmp_path):
     for name, value in (("optimizer", "adamw"), ("learning_rate", "0.001"), ("steps", "50"),
                         ("batch", "3"), ("d", "4")):  # fmt: skip
         assert [name, value] in said
-    assert re.search(r"learned +\d+\.\d\d%, by gradient flow \d+\.\d\d%", done.stdout)
+    assert re.search(r"global_minimum +\d+\.\d\d%, by gradient flow \d+\.\d\d%", done.stdout)
     a = read_record(tmp_path / "a.nc").attrs
     wanted = {"kind": "portrait", "optimizer": "adamw", "steps": 50, "d": 4, "batch": 3,
               "training_seed": 5, "nudge": 1e-12, "clip": 1.0, "weight_decay": 1e-3}  # fmt: skip
