@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 
+from flowsim.errors import InputError
+
+_GIB = 2**30
+
 
 def available_memory() -> float:
     """Bytes this process may still take: the system's own estimate, or its control group's.
@@ -29,3 +33,13 @@ def available_memory() -> float:
     except (OSError, ValueError):
         pass
     return min(limits)
+
+
+def require_memory(what: str, needed: float, smaller: str) -> None:
+    """InputError, with both sizes, if ``needed`` bytes are more than this machine has free."""
+    available = available_memory()
+    if needed > available:
+        raise InputError(
+            f"{what} needs at least {needed / _GIB:.3g} GiB of memory, and "
+            f"{available / _GIB:.3g} GiB are free: choose a smaller {smaller}"
+        )

@@ -42,14 +42,14 @@ def from_loss(
 
 
 def of_formula(
-    formula: Callable[..., Any], name: str, metric: tuple[float, ...], /, **members: Any
+    formula: Callable[..., Any], title: str, metric: tuple[float, ...], /, **members: Any
 ) -> Model:
     """A model with these members, whose coordinates are the arguments of a formula."""
     from flowsim.interface import Model
 
     arguments = inspect.signature(formula).parameters.values()
     coordinates = tuple(a.name for a in arguments if a.default is a.empty)
-    title = name or getattr(formula, "__name__", "formula").strip("<>")
+    title = title or getattr(formula, "__name__", "formula").strip("<>")
     check_coordinates(title, coordinates)
     members |= {"metric": metric} if metric else {}
     members |= {"coordinates": coordinates, "__module__": formula.__module__, "__doc__": title}

@@ -18,7 +18,7 @@ FLOWSIM = {
     "stub": "",
     "reference": "",
     "labels": "",
-    "memory": "",
+    "memory": "errors",
     "notices": "",
     "running": "",
     "arrays": "errors",

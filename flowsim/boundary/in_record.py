@@ -12,7 +12,7 @@ import xarray as xr
 from flowsim.boundary.refine import count_crossed, expected_starts, refine_boundary
 from flowsim.errors import InputError, Interrupted
 from flowsim.interface import Model
-from flowsim.memory import available_memory
+from flowsim.memory import require_memory
 from flowsim.records.netcdf import open_record, write_record
 from flowsim.running import quickly
 
@@ -117,11 +117,6 @@ def check_memory(shape: tuple[int, ...], halvings: int, crossed: int | None = No
     starts = prod(shape)
     crossed = starts // max(shape) if crossed is None else crossed
     more = expected_starts(crossed, len(shape), halvings)
-    needed = float(_BYTES_SCAN * starts + _BYTES_NEW * more)
-    if needed > (available := available_memory()):
-        grid = "x".join(map(str, shape))
-        raise InputError(
-            f"refining a grid of {grid} cells {halvings} times needs about {needed / 2**30:.3g} "
-            f"GiB of memory, but only {available / 2**30:.3g} GiB are available"
-        )
+    what = f"refining a grid of {'x'.join(map(str, shape))} cells {halvings} times"
+    require_memory(what, float(_BYTES_SCAN * starts + _BYTES_NEW * more), "grid")
     return more

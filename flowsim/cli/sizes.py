@@ -8,20 +8,7 @@ from __future__ import annotations
 import math
 
 from flowsim.errors import InputError
-
-_GIB = 2**30
-
-
-def require_memory(what: str, needed: float, smaller: str) -> None:
-    """InputError, with both sizes, if ``needed`` bytes are more than this machine has free."""
-    from flowsim.memory import available_memory
-
-    available = available_memory()
-    if needed > available:
-        raise InputError(
-            f"{what} needs at least {needed / _GIB:.3g} GiB of memory, and "
-            f"{available / _GIB:.3g} GiB are free: choose a smaller {smaller}"
-        )
+from flowsim.memory import require_memory
 
 
 def check_enumeration(length: int, instead: str = "", states: int = 2) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-#: What ``by_rows`` is asked for, by the order of the derivative.
+#: Quantities that ``by_rows`` gives, by the order of the derivative.
 QUANTITIES = ("loss", "gradient", "hessian")
 
 

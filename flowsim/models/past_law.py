@@ -15,7 +15,7 @@ import numpy as np
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.memory import available_memory
+from flowsim.memory import require_memory
 
 #: Peak bytes per unit of N(N + 1) while a law is built: the dense law, then atoms being sorted.
 _BYTES_DENSE, _BYTES_ATOMS = 16, 56
@@ -77,10 +77,6 @@ def check_length(length: int, bytes_per_square: int = _BYTES_ATOMS) -> int:
         n = 0
     if n < 1 or isinstance(length, bool):
         raise InputError(f"the length N must be an integer of at least 1, not {length!r}")
-    needed, available = bytes_per_square * n * (n + 1), available_memory()
-    if needed > available:
-        raise InputError(
-            f"the law of the running sum at length N = {n} needs about {needed / 2**30:.3g} GiB "
-            f"of memory, but only {available / 2**30:.3g} GiB are available; choose a smaller N"
-        )
+    what = f"the law of the running sum at length N = {n}"
+    require_memory(what, bytes_per_square * n * (n + 1), "N")
     return n

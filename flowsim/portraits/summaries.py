@@ -151,7 +151,7 @@ def trained_summary(record: xr.Dataset) -> dict[str, Any]:
 
 
 def _counted(variable: xr.DataArray) -> dict[str, int]:
-    """How many starts have each code, by its name; that of unresolved ones is last."""
+    """Count the starts of each code, by its name; that of unresolved ones is last."""
     names = meanings(variable)
     counts = np.bincount(variable.to_numpy().ravel(), minlength=len(names)).tolist()
     return {names[i]: counts[i] for i in (*range(1, len(names)), 0)}

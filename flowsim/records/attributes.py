@@ -167,7 +167,7 @@ def meanings(variable: xr.DataArray) -> list[str]:
 
 
 def became_of(record: xr.Dataset) -> xr.DataArray:
-    """What became of every start, as codes: its label, or what the label says is finer."""
+    """The code of every start: its label, or what the label says is finer."""
     return record[record["label"].attrs.get("ancillary_variables", "label")]
 
 

@@ -49,7 +49,7 @@ def test_equal_running_means_are_one_atom(length):
 
 
 def test_a_law_too_large_for_the_memory_is_refused_with_its_size():
-    with pytest.raises(InputError, match=r"N = 10000000 needs about 5\.22e\+06 GiB"):
+    with pytest.raises(InputError, match=r"N = 10000000 needs at least 5\.22e\+06 GiB"):
         running_mean_law(CHAINS[0], 10**7)
 
 

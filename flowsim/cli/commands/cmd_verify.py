@@ -12,6 +12,7 @@ from flowsim.cli import options, sizes
 from flowsim.cli.groups import OneChain, Printed
 from flowsim.cli.options import FULL, option
 from flowsim.cli.output import DISAGREES, echo, progress
+from flowsim.memory import require_memory
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def verify(given: Verify) -> None:
     chain = given.chain()
     sizes.check_enumeration(given.length)
     weights = 8 * given.d**2 + 4 * given.d**2  # of width 4d, with their gradient
-    sizes.require_memory(f"a transformer of d = {given.d}", 8.0 * 4 * weights, "--d")
+    require_memory(f"a transformer of d = {given.d}", 8.0 * 4 * weights, "--d")
     from full_model.theorems.verify import GROUPS, format_claims
     from full_model.theorems.verify import verify as check
 

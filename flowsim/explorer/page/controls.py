@@ -44,7 +44,7 @@ class Controls:
                   if type(about.default) in (int, float)}  # fmt: skip
         values = {argument: about.default for argument, about in abouts.items()} | view.numbers
         abouts |= view.spec.parameters
-        #: Of every numeric argument, by its name.
+        #: A slider for every numeric argument, by its name.
         self.sliders = {name: _slider(name, x, abouts[name]) for name, x in values.items()}
         self.p, self.q, *others = self.sliders.values()
         self.arguments = column(*others, sizing_mode="stretch_width", name="arguments")
@@ -130,15 +130,15 @@ def scale(about: Parameter, value: float) -> dict[str, float]:
     return {"start": first * step, "end": last * step, "step": step}
 
 
-def _slider(name: str, value: float, about: Parameter) -> models.Slider:
+def _slider(argument: str, value: float, about: Parameter) -> models.Slider:
     return models.Slider(
-        **scale(about, value), value=value, title=title_of(name, about), name=name, tooltips=False,
-        sizing_mode="stretch_width", stylesheets=[_look()], bar_color="#7fb2d4",
+        **scale(about, value), value=value, title=title_of(argument, about), name=argument,
+        sizing_mode="stretch_width", stylesheets=[_look()], bar_color="#7fb2d4", tooltips=False,
     )  # fmt: skip
 
 
-def title_of(name: str, about: Parameter) -> str:
-    return name if name == about.help else f"{name}: {about.help}"
+def title_of(argument: str, about: Parameter) -> str:
+    return argument if argument == about.help else f"{argument}: {about.help}"
 
 
 def _words(key: str, **more: Any) -> models.Div:

@@ -36,7 +36,7 @@ _ATOMS, _WORK = 2**14, 2**27
 _PERIODS = 64
 #: Steps at the end of which each is looked at, so that no short period is missed.
 LAST = 8
-#: How far runs come, by code, in the words of a figure.
+#: A figure's words for how far runs come, in the order of their codes.
 PROGRESS = {
     "unresolved": "unresolved",
     "global_minimum": "learns the bigram",
@@ -299,7 +299,7 @@ class ReducedTraining:
 
 
 def _progress(found: Trained) -> Tensor:
-    """How far every run came, indices of ``PROGRESS``, int8."""
+    """Indices of ``PROGRESS``, int8: how far every run came."""
     status, share = found.status, found.open_share
     progress = torch.full_like(found.label, [*PROGRESS].index("between"))
     for name, runs in (
