@@ -54,9 +54,7 @@ def events_of(tracer: Tracer, branches: list[Branch]) -> list[Event]:
     found.sort(key=lambda event: rank.get(event.kind, 1))
     kept: list[Event] = []
     for event in found:
-        place = tracer.joined(event.state[None], torch.tensor([event.value]).double())[0]
-        others = [tracer.joined(x.state[None], torch.tensor([x.value]).double())[0] for x in kept]
-        near = [(place - other).abs() for other in others]
+        near = [(_place(tracer, event) - _place(tracer, other)).abs() for other in kept]
         if any(bool((away < _APART).all()) for away in near):
             continue
         # a branch turns where another one crosses it, and does so along a continuum
@@ -68,6 +66,11 @@ def events_of(tracer: Tracer, branches: list[Branch]) -> list[Event]:
             continue
         kept.append(event)
     return sorted(kept, key=lambda event: event.value)
+
+
+def _place(tracer: Tracer, event: Event) -> Tensor:
+    """The scaled point of an event."""
+    return tracer.joined(event.state[None], torch.tensor([event.value]).double())[0]
 
 
 def _located(tracer: Tracer, branches: list[Branch], folds: bool) -> list[Event]:
@@ -187,7 +190,7 @@ def switched(tracer: Tracer, event: Event) -> tuple[Tensor, Tensor]:
     For a flip they are of twice the period. The guesses lie to both sides along the critical
     direction; a corrector across it takes them onto the branch.
     """
-    place = tracer.joined(event.state[None], torch.tensor([event.value]).double())[0]
+    place = _place(tracer, event)
     way = torch.nn.functional.pad(event.critical, (0, 1))
     guess = torch.stack([place + _ASIDE * way, place - _ASIDE * way])
     kept = tracer.continua(tracer.slope(place[None])[..., :-1])

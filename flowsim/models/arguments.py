@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
@@ -26,11 +26,13 @@ class Arguments:
         home: the class of the model, as module:Class.
         title: the entry of a menu.
         lacks: why the model does not have arguments of others, by name: "has no bias".
+        of_chain: the arguments that make the chain which the class takes first, if it takes one.
     """
 
     home: ClassVar[str]
     title: ClassVar[str]
     lacks: ClassVar[Mapping[str, str]] = {}
+    of_chain: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def completed(cls, given: dict[str, Any]) -> dict[str, Any]:
@@ -39,18 +41,15 @@ class Arguments:
 
     def build(self) -> Model:
         """The model; InputError for a value that it refuses."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        model: Model = import_object(self.home)(**own)
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in self.of_chain}
+        chain = [cast(Any, self).chain()] if self.of_chain else []
+        model: Model = import_object(self.home)(*chain, **own)
         return model
 
 
 @dataclass(frozen=True, kw_only=True)
 class OnBinaryChain(Arguments):
-    """Arguments of a model whose class takes a binary chain, and the other arguments.
-
-    Attributes:
-        of_chain: the arguments that make the chain.
-    """
+    """Arguments of a model whose class takes a binary chain, and the other arguments."""
 
     of_chain: ClassVar[tuple[str, ...]] = ("p", "q")
 
@@ -59,11 +58,6 @@ class OnBinaryChain(Arguments):
 
     def chain(self) -> BinaryChain:
         return BinaryChain(self.p, self.q)
-
-    def build(self) -> Model:
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in self.of_chain}
-        model: Model = import_object(self.home)(self.chain(), **own)
-        return model
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,10 @@ of the three is one opaque function of θ whose derivative is the next. A model 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -55,6 +57,22 @@ class _Derivative(torch.autograd.Function):
 
 #: Torch works the signature out again at every call, unless it is kept.
 _Derivative.forward.__signature__ = inspect.signature(_Derivative.forward)  # type: ignore[attr-defined]
+
+
+def filled(
+    theta: Tensor, axes: int, fill: Callable[[np.ndarray, np.ndarray], None], at_once: int = 4096
+) -> Tensor:
+    """A compiled quantity at θ (..., k), a number, a vector or a matrix by its ``axes``.
+
+    ``fill`` is given rows (n, k) and what it fills, (n, 1, k or k²); after ``at_once`` of them
+    Ctrl-C is seen.
+    """
+    k = theta.shape[-1]
+    rows = np.ascontiguousarray(theta.detach().reshape(-1, k).double().cpu().numpy())
+    found = np.empty((len(rows), k**axes))
+    for low in range(0, len(rows), at_once):
+        fill(rows[low : low + at_once], found[low : low + at_once])
+    return torch.from_numpy(found).reshape((*theta.shape[:-1], *[k] * axes)).to(theta.device)
 
 
 def loss(model: Any, theta: Tensor) -> Tensor:

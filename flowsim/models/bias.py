@@ -21,7 +21,7 @@ import numpy as np
 from flowsim.compiled import compiled
 from flowsim.elementary import clipped, exponential
 from flowsim.models.gap_family.compiled import optimal_logit
-from flowsim.models.uniform.table import COUNT, FIRST, PI0, PI1, RANGE, P, Q
+from flowsim.models.uniform.table import COUNT, FIRST, PI0, PI1, RANGE, P, Q, range_at
 
 #: A step this small ends Halley's method, which leaves an error of its third power.
 _LAST_STEP, _MOST_STEPS = 3e-6, 200
@@ -90,15 +90,13 @@ def _log_sum(square, gamma, a, x, sign, y, extra, reals, memory):
     """log(Σ weight·σ(sign·h + y) + extra) given x, its two derivatives in y, and Σ weight·h + …."""
     s1 = s2 = s3 = s4 = 0.0
     for n in range(int(memory[COUNT])):
-        at = FIRST + RANGE * n
-        if int(memory[at]) == x:
-            o = int(memory[at + 1])
-            points, weights, count = int(memory[at + 2]), int(memory[at + 3]), int(memory[at + 4])
+        given, _, points, weights, count, level, steep = range_at(n, square, gamma, a, memory)
+        if given == x:
             t1, t2, t3, t4 = _powers(
                 reals[points : points + count],
                 reals[weights : weights + count],
-                sign * square * (x + (x - 0.5) * gamma * o) + y,
-                sign * square * a * (1.0 + gamma * o),
+                sign * level + y,
+                sign * steep,
                 sign,
             )
             s1, s2, s3, s4 = s1 + t1, s2 + t2, s3 + t3, s4 + t4
@@ -112,11 +110,8 @@ def _log_exponentials(square, gamma, a, x, sign, reals, memory):
     """log Σ weight·exp(sign·h) given x."""
     top, total = -np.inf, 0.0
     for n in range(int(memory[COUNT])):
-        at = FIRST + RANGE * n
-        if int(memory[at]) == x:
-            o = int(memory[at + 1])
-            points, weights, count = int(memory[at + 2]), int(memory[at + 3]), int(memory[at + 4])
-            level, steep = square * (x + (x - 0.5) * gamma * o), square * a * (1.0 + gamma * o)
+        given, _, points, weights, count, level, steep = range_at(n, square, gamma, a, memory)
+        if given == x:
             for j in range(count):
                 if reals[weights + j] > 0:
                     f = sign * (level + steep * reals[points + j]) + math.log(reals[weights + j])

@@ -19,7 +19,7 @@ from flowsim.flow.any_loss import RosenbrockSolver
 from flowsim.interface import Model, Plane, RecordedModel, SolverDefaults
 from flowsim.markov import SymmetricChain
 from flowsim.models import autograd
-from flowsim.models.memory.word_sums import QUANTITIES, sum_words
+from flowsim.models.memory.word_sums import sum_words
 from flowsim.models.states import HIDDEN_PER_STATE
 
 #: Maps of raw numbers to decays: into (−1, 1) and into (0, 1).
@@ -162,14 +162,15 @@ class MemoryModel(RecordedModel):
     loss, gradient, hessian = autograd.loss, autograd.gradient, autograd.hessian
 
     def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
-        axes = QUANTITIES[quantity]
-        rows = theta.detach().reshape(-1, 4).double().cpu().numpy()
-        found = np.empty((len(rows), 4**axes))
-        sum_words(
-            axes, rows, self.decay == "signed", self.states, self.hidden_per_state, self.length,
-            self._chances, self._laws, found,
-        )  # fmt: skip
-        return torch.from_numpy(found).reshape((*theta.shape[:-1], *[4] * axes)).to(theta)
+        axes = autograd.QUANTITIES.index(quantity)
+
+        def fill(rows: np.ndarray, found: np.ndarray) -> None:
+            sum_words(
+                axes, rows, self.decay == "signed", self.states, self.hidden_per_state,
+                self.length, self._chances, self._laws, found,
+            )  # fmt: skip
+
+        return autograd.filled(theta, axes, fill)
 
 
 @lru_cache(maxsize=32)

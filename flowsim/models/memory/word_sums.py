@@ -18,9 +18,6 @@ import numpy as np
 
 from flowsim.compiled import compiled
 
-#: Quantities, and the number of their axes of length 4.
-QUANTITIES = {"loss": 0, "gradient": 1, "hessian": 2}
-
 
 @compiled(nrt=True)
 def sum_words(axes, theta, signed, states, hidden, length, chances, next_law, found):

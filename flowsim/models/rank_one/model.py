@@ -12,7 +12,7 @@ Source: docs/derivations/07.md; LG for the rank-one form.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -47,8 +47,8 @@ from flowsim.models.rank_one.values import (
     plain_values,
 )
 
-#: Points of one call, after which Ctrl-C is seen, and logits held at once.
-_AT_ONCE, _ROOM = 4096, 2**20
+#: Logits held at once.
+_ROOM = 2**20
 #: Peak bytes per unit of N(N + 1) with attention: the law, then a row's values.
 _BYTES = 270
 
@@ -149,10 +149,7 @@ class RankOneModel(OnChain):
     def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
         if quantity == "loss":
             return self.chain.entropy_rate + self.by_rows(theta, "excess")
-        rows = np.ascontiguousarray(theta.detach().reshape(-1, theta.shape[-1]).double().cpu())
-        k = rows.shape[1]
         if quantity in ("bias", "gap"):
-            found = np.empty(len(rows))
             if self.attention:  # the symbol x of every value (n, x, S), and the values' weights
                 sizes = range(1, self.length + 1)
                 symbol = np.concatenate([np.repeat([0, 1], n) for n in sizes])
@@ -160,34 +157,30 @@ class RankOneModel(OnChain):
                 weights = np.stack([law[symbol == x] for x in (0, 1)])
             else:
                 symbol, weights = np.array([0, 1]), np.array(self.chain.stationary)[:, None]
-            size = max(1, _ROOM // len(symbol))
-            for low in range(0, len(rows), size):
-                part = rows[low : low + size].copy()
+
+            def combine(rows: np.ndarray, found: np.ndarray) -> None:
+                part, logits = rows.copy(), np.empty((len(rows), len(symbol)))
                 part[:, self.coordinates.index("b")] = 0.0
-                logits = self._values(LOGITS, part, len(symbol))
+                self._fill(LOGITS, part, logits)
                 both = np.stack([logits[:, symbol == x] for x in (0, 1)], axis=1)
                 if quantity == "bias":
-                    best_shifts(both, weights, self.chain.p, self.chain.q, found[low : low + size])
+                    best_shifts(both, weights, self.chain.p, self.chain.q, found[:, 0])
                 else:
                     zeros, ones = ((both[:, x] @ weights[x]) / weights[x].sum() for x in (0, 1))
-                    found[low : low + size] = ones - zeros
-        else:
-            what, axes = {"excess": (EXCESS, 0), "gradient": (GRADIENT, 1), "hessian": (HESSIAN, 2),
-                          "stiffness": (STIFFNESS, 0)}[quantity]  # fmt: skip
-            found = self._values(what, rows, k**axes).reshape(len(rows), *[k] * axes)
-        return torch.from_numpy(found.reshape(theta.shape[:-1] + found.shape[1:])).to(theta.device)
+                    found[:, 0] = ones - zeros
 
-    def _values(self, what: int, rows: np.ndarray, width: int) -> np.ndarray:
-        """A compiled quantity of rows (n, k), shape (n, width)."""
-        found, metric = np.empty((len(rows), width)), np.array(self.metric)
-        for low in range(0, len(rows), _AT_ONCE):
-            part = slice(low, low + _AT_ONCE)
-            if self.attention:
-                reals, ints, room = self._exact
-                attention_values(what, rows[part], metric, reals, ints, room, found[part])
-            else:
-                plain_values(what, rows[part], metric, self._exact[0], found[part])
-        return found
+            return autograd.filled(theta, 0, combine, max(1, _ROOM // len(symbol)))
+        what, axes = {"excess": (EXCESS, 0), "gradient": (GRADIENT, 1), "hessian": (HESSIAN, 2),
+                      "stiffness": (STIFFNESS, 0)}[quantity]  # fmt: skip
+        return autograd.filled(theta, axes, partial(self._fill, what))
+
+    def _fill(self, what: int, rows: np.ndarray, found: np.ndarray) -> None:
+        """Write a compiled quantity of rows (n, k) to ``found``, (n, width)."""
+        metric, (reals, ints, room) = np.array(self.metric), self._exact
+        if self.attention:
+            attention_values(what, rows, metric, reals, ints, room, found)
+        else:
+            plain_values(what, rows, metric, reals, found)
 
     @cached_property
     def _exact(self) -> tuple[np.ndarray, np.ndarray, int]:

@@ -19,7 +19,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from flowsim.chain import BinaryChain
@@ -31,9 +30,6 @@ from flowsim.models.past_law import check_length, running_mean_law
 from flowsim.models.uniform.table import LawTable, law_table
 from flowsim.models.uniform.termination import rows_of
 from flowsim.models.uniform.values import QUANTITIES, values_of
-
-#: Points of one call, after which Ctrl-C is seen.
-_AT_ONCE = 4096
 
 
 class AttentionModel(OnChain):
@@ -115,16 +111,13 @@ class AttentionModel(OnChain):
         if quantity == "loss":
             return self.chain.entropy_rate + self.by_rows(theta, "excess")
         what, axes = QUANTITIES[quantity]
-        rows = theta.detach().reshape(-1, theta.shape[-1]).double().cpu().numpy()
-        k, table = rows.shape[1], self._table()
-        found = np.empty((len(rows), k**axes))
-        for part in np.split(np.arange(len(rows)), range(_AT_ONCE, len(rows), _AT_ONCE)):
-            values = np.empty((len(part), k**axes))
-            while (status := values_of(what, rows[part], table.reals, table.ints, values)) > 0:
+        table = self._table()
+
+        def fill(rows: np.ndarray, found: np.ndarray) -> None:
+            while (status := values_of(what, rows, table.reals, table.ints, found)) > 0:
                 table.add(status - 1)
-            found[part] = values
-        shape = (*theta.shape[:-1], *[k] * axes)
-        return torch.from_numpy(found).reshape(shape).to(theta.device)
+
+        return autograd.filled(theta, axes, fill)
 
     def _table(self) -> LawTable:
         return law_table(self.chain, self.length, self.dynamic_bias, self.compress)

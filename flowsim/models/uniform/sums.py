@@ -12,16 +12,7 @@ import math
 from flowsim.compiled import compiled
 from flowsim.elementary import clipped, excess_entropy, exponential_minus_one
 from flowsim.models.bias import optimal_shift
-from flowsim.models.uniform.table import (
-    BEYOND,
-    COUNT,
-    FIRST,
-    LAMBDA,
-    RANGE,
-    UNIGRAM_LOGIT,
-    P,
-    Q,
-)
+from flowsim.models.uniform.table import BEYOND, COUNT, LAMBDA, UNIGRAM_LOGIT, P, Q, range_at
 
 #: The place in a row's memory of five sums for each of the classes (0, 0), (0, 1), (1, 0), (1, 1):
 #: Σω, Σωm, Σv, Σvm, Σvm², with ω = weight·(σ(f) − t) and v = weight·σ(f)σ(−f).
@@ -55,15 +46,13 @@ def class_sums(square, gamma, a, shift, reals, memory):
     for i in range(4 * EACH):
         memory[SUMS + i] = 0.0
     for n in range(int(memory[COUNT])):
-        at = FIRST + RANGE * n
-        x, o = int(memory[at]), int(memory[at + 1])
-        points, weights, count = int(memory[at + 2]), int(memory[at + 3]), int(memory[at + 4])
+        x, o, points, weights, count, level, steep = range_at(n, square, gamma, a, memory)
         target, other = (1.0 - reals[Q], reals[Q]) if x else (reals[P], 1.0 - reals[P])
         s0, s1, s2, s3, s4 = _five_sums(
             reals[points : points + count],
             reals[weights : weights + count],
-            shift + reals[BEYOND + x] + square * (x + (x - 0.5) * gamma * o),
-            square * a * (1.0 + gamma * o),
+            shift + reals[BEYOND + x] + level,
+            steep,
             target,
             other,
         )
@@ -80,11 +69,8 @@ def excess_of_ranges(square, gamma, a, shift, reals, memory):
     """The loss above the entropy rate: a mean of relative entropies, none of which cancels."""
     total = 0.0
     for n in range(int(memory[COUNT])):
-        at = FIRST + RANGE * n
-        x, o = int(memory[at]), int(memory[at + 1])
-        points, weights, count = int(memory[at + 2]), int(memory[at + 3]), int(memory[at + 4])
-        level = shift + reals[BEYOND + x] + square * (x + (x - 0.5) * gamma * o)
-        steep = square * a * (1.0 + gamma * o)
+        x, _, points, weights, count, level, steep = range_at(n, square, gamma, a, memory)
+        level += shift + reals[BEYOND + x]
         target, other = (1.0 - reals[Q], reals[Q]) if x else (reals[P], 1.0 - reals[P])
         for j in range(count):
             beyond = level + steep * reals[points + j]

@@ -124,6 +124,18 @@ COUNT, FIRST, RANGE = 0, 32, 5
 MEMORY = FIRST + 2 * 48 * RANGE
 
 
+@compiled(inline=True, no_cpython_wrapper=True)
+def range_at(n, square, gamma, a, memory):
+    """x and o of a range, where its points and weights begin, how many, and C and K of its logit.
+
+    The logit is log(π₁/π₀) + β + C + K m, see ``models.uniform.sums``.
+    """
+    at = FIRST + RANGE * n
+    x, o = int(memory[at]), int(memory[at + 1])
+    level, steep = square * (x + (x - 0.5) * gamma * o), square * a * (1.0 + gamma * o)
+    return x, o, int(memory[at + 2]), int(memory[at + 3]), int(memory[at + 4]), level, steep
+
+
 @compiled(no_cpython_wrapper=True)
 def _add(memory, x, o, points, weights, count):
     if count > 0:
