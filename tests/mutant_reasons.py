@@ -111,6 +111,7 @@ REASONS = {
     ("flowsim.flow.gap.timed", "`ratio <= 1.0` becomes `ratio < 1.0`"): _ROUNDED,
     ("flowsim.flow.return_codes", "`103` becomes `206`"): _CODE,
     ("flowsim.flow.return_codes", "`1000` becomes `2000`"): _CODE,
+    ("flowsim.flow.return_codes", "`2` becomes `4`"): _CODE,
     ("flowsim.flow.rows.loop",
      "`event_function(row, new) < 0.0` becomes `event_function(row, new) <= 0.0`"): _ROUNDED,
     ("flowsim.models.rank_one.termination",
