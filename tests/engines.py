@@ -11,12 +11,7 @@ from pathlib import Path
 
 import torch
 
-from flowsim import (
-    BinaryChain,
-    MarkovChain,
-    find_limits,
-    trajectories,
-)
+from flowsim import BinaryChain, MarkovChain, find_limits, trajectories
 from flowsim.compiled import config
 from flowsim.flow import settling_times
 from flowsim.models import (

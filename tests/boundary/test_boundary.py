@@ -21,11 +21,7 @@ from flowsim.boundary.geometry import Lattice, find_crossings, march
 from flowsim.boundary.refine import KnownLabels, crossed_cells
 from flowsim.drawing import draw_boundary
 from flowsim.interface import closed_basin
-from flowsim.models import (
-    CanonicalModel,
-    LinearAttentionModel,
-    UntiedModel,
-)
+from flowsim.models import CanonicalModel, LinearAttentionModel, UntiedModel
 from flowsim.scan import scan_basins
 
 

@@ -22,11 +22,7 @@ from flowsim.explorer.layers import (
     landscape,
     refined,
 )
-from flowsim.explorer.page.messages import (
-    describe_run,
-    describe_trajectory,
-    why_apart,
-)
+from flowsim.explorer.page.messages import describe_run, describe_trajectory, why_apart
 from flowsim.explorer.starts import CloudShare, cloud_shares, edge_of, follow_start
 from flowsim.explorer.training import FullSettings, Run, is_untied, training
 from flowsim.explorer.view import GaussianCloud, Start, Stopped, View, Window

@@ -11,14 +11,7 @@ import pytest
 import torch
 from scipy.integrate import solve_ivp
 
-from flowsim import (
-    BinaryChain,
-    Label,
-    Rule,
-    Status,
-    find_limits,
-    trajectories,
-)
+from flowsim import BinaryChain, Label, Rule, Status, find_limits, trajectories
 from flowsim.models import UniformAttentionModel
 
 

@@ -9,13 +9,7 @@ import torch
 from conftest import box
 from scipy.integrate import solve_ivp
 
-from flowsim import (
-    BinaryChain,
-    Label,
-    Rule,
-    Status,
-    find_limits,
-)
+from flowsim import BinaryChain, Label, Rule, Status, find_limits
 from flowsim.interface import conserved_values
 from flowsim.models import CanonicalModel, LinearAttentionModel, UntiedModel
 from flowsim.models.canonical.basins import SADDLE_ENERGY

@@ -5,21 +5,9 @@ import pytest
 import torch
 from conftest import REFERENCE, relative_error, rows, uniform_starts
 
-from flowsim import (
-    BinaryChain,
-    InputError,
-    Label,
-    Status,
-    find_limits,
-    hitting_times,
-    trajectories,
-)
+from flowsim import BinaryChain, InputError, Label, Status, find_limits, hitting_times, trajectories
 from flowsim.flow import settling_times
-from flowsim.models import (
-    CanonicalModel,
-    LinearAttentionModel,
-    reaches_global_minimum,
-)
+from flowsim.models import CanonicalModel, LinearAttentionModel, reaches_global_minimum
 
 NAMES = {"global": Label.GLOBAL_MINIMUM, "local": Label.LOCAL_MINIMUM}
 

@@ -7,19 +7,10 @@ import torch
 from conftest import rows
 
 import flowsim
-from flowsim import (
-    BinaryChain,
-    InputError,
-    find_limits,
-    trajectories,
-)
+from flowsim import BinaryChain, InputError, find_limits, trajectories
 from flowsim.flow import settling_times
 from flowsim.interface import theta_at
-from flowsim.models import (
-    CanonicalModel,
-    LinearAttentionModel,
-    UntiedModel,
-)
+from flowsim.models import CanonicalModel, LinearAttentionModel, UntiedModel
 from flowsim.models.canonical.basins import SADDLE_ENERGY, minima_curve
 from flowsim.reference import integrate
 

@@ -16,13 +16,7 @@ import pytest
 import torch
 
 import flowsim
-from flowsim import (
-    Label,
-    Rule,
-    Status,
-    find_limits,
-    trajectories,
-)
+from flowsim import Label, Rule, Status, find_limits, trajectories
 from flowsim.flow import settling_times
 from flowsim.models.canonical.basins import SADDLE_ENERGY
 

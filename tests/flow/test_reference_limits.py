@@ -7,15 +7,7 @@ import pytest
 import torch
 from conftest import uniform_starts
 
-from flowsim import (
-    BinaryChain,
-    InputError,
-    Label,
-    MarkovChain,
-    Rule,
-    Status,
-    find_limits,
-)
+from flowsim import BinaryChain, InputError, Label, MarkovChain, Rule, Status, find_limits
 from flowsim.models import (
     CanonicalModel,
     RankOneModel,

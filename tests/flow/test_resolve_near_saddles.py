@@ -4,19 +4,12 @@ import pytest
 import torch
 from conftest import rows
 
-from flowsim import (
-    BinaryChain,
-    Label,
-    Rule,
-)
+from flowsim import BinaryChain, Label, Rule
 from flowsim.flow import near_saddles
 from flowsim.flow import return_codes as codes
 from flowsim.flow.labelling import EndStates, label_ends
 from flowsim.flow.options import Steps
-from flowsim.models import (
-    RankOneModel,
-    UniformAttentionModel,
-)
+from flowsim.models import RankOneModel, UniformAttentionModel
 
 MODEL = UniformAttentionModel(BinaryChain(0.5, 0.8), 4)
 START = rows((1.0, -1.0, 0.5), (0.5, 0.4, -0.3), (0.8, 0.3, 0.2))

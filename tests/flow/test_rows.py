@@ -7,12 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from flowsim import (
-    BinaryChain,
-    Label,
-    Rule,
-    find_limits,
-)
+from flowsim import BinaryChain, Label, Rule, find_limits
 from flowsim.flow.tableau import GAMMA, STAGES, A, C
 from flowsim.models import RankOneModel
 from flowsim.models.rank_one.attention import field, termination

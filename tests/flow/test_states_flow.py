@@ -6,10 +6,7 @@ import pytest
 import torch
 
 import flowsim
-from flowsim import (
-    Label,
-    find_limits,
-)
+from flowsim import Label, find_limits
 from flowsim.interface import conserved_values
 from flowsim.models.states import compiled
 

@@ -8,9 +8,7 @@ from law_oracle import best_bias, law_of, uniform_loss
 from near import near
 from torch.autograd.functional import hessian, jacobian
 
-from flowsim import (
-    BinaryChain,
-)
+from flowsim import BinaryChain
 from flowsim.models import UniformAttentionModel
 from flowsim.models.uniform import rows as uniform
 from flowsim.models.uniform.sums import EACH, SUMS, best_shift, class_sums, newton_shift

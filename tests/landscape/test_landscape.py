@@ -14,10 +14,7 @@ from flowsim.models import (
     reaches_global_minimum,
     separatrix,
 )
-from flowsim.models.canonical.basins import (
-    SADDLE_ENERGY,
-    SADDLE_W,
-)
+from flowsim.models.canonical.basins import SADDLE_ENERGY, SADDLE_W
 
 W = torch.linspace(-3, 3, 400, dtype=torch.float64)
 

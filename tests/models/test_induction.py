@@ -8,17 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from flowsim import (
-    Label,
-    draw,
-    find_limits,
-    read_record,
-    summarize,
-    write_record,
-)
-from flowsim import (
-    portrait as portrait_record,
-)
+from flowsim import Label, draw, find_limits, read_record, summarize, write_record
+from flowsim import portrait as portrait_record
 from flowsim.chains import DirichletPrior, DoublyStochasticPrior, FinitePrior
 from flowsim.curves import curves_of
 from flowsim.models import InductionModel, induction_landscape

@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from flowsim import (
-    BinaryChain,
-    InputError,
-    Label,
-    OptimizerChoice,
-    Rule,
-    find_limits,
-    model,
-)
+from flowsim import BinaryChain, InputError, Label, OptimizerChoice, Rule, find_limits, model
 from flowsim.cli.groups import OptimizerOptions
 from flowsim.models.rank_one.training.reduced import PROGRESS, trapped
 from flowsim.training import Recipe, ReducedTraining

@@ -12,12 +12,7 @@ from flowsim import summarize
 from flowsim.drawing.comparison import draw_comparison
 from flowsim.errors import InputError
 from flowsim.labels import Label
-from full_model import (
-    Architecture,
-    Comparison,
-    compare,
-    wilson,
-)
+from full_model import Architecture, Comparison, compare, wilson
 from full_model.comparison.choices import ATTENTION
 from full_model.comparison.compare import add_agreement
 from full_model.comparison.fields import FullField

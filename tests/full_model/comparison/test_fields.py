@@ -4,13 +4,7 @@ import pytest
 import torch
 
 from flowsim import BinaryChain, MarkovChain
-from full_model import (
-    Architecture,
-    MarkovSource,
-    PopulationLoss,
-    forward,
-    initial_weights,
-)
+from full_model import Architecture, MarkovSource, PopulationLoss, forward, initial_weights
 from full_model.comparison.fields import FullField
 
 F64 = torch.float64

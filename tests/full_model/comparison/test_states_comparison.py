@@ -7,14 +7,7 @@ from weights import normal_weights
 
 from flowsim import MarkovChain
 from flowsim.labels import Label
-from full_model import (
-    Architecture,
-    Comparison,
-    MarkovSource,
-    PopulationLoss,
-    compare,
-    grid_points,
-)
+from full_model import Architecture, Comparison, MarkovSource, PopulationLoss, compare, grid_points
 from full_model.comparison.fields import FullField
 from full_model.comparison.outcome import hessian_block, mean_free_basis
 

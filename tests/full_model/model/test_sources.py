@@ -6,11 +6,7 @@ import torch
 from flowsim import BinaryChain, InputError, MarkovChain
 from flowsim.chains import DirichletPrior, DoublyStochasticPrior, OrderChain, SymmetricChain
 from flowsim.chains.hidden import process
-from full_model import (
-    MarkovSource,
-    PriorSource,
-    all_sequences,
-)
+from full_model import MarkovSource, PriorSource, all_sequences
 from full_model.model.sources import sequence_law
 from full_model.training.settings import source_of
 
