@@ -18,8 +18,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from flowsim.errors import InputError
-
+#: A step in parts of the inverse stiffness: below 1 it does not oscillate.
+_SHARE = 0.8
 #: Steps between two calls of ``pause``.
 _PAUSE_EVERY = 200
 #: Number of short steps that look for a kink, their part of 1/stiffness, the share by which a
@@ -42,26 +42,22 @@ def step_until(
     steps: Tensor,
     until: float,
     active: Tensor,
-    share: float = 0.8,
     pause: Callable[[], object] | None = None,
     most: int | Tensor = sys.maxsize,
 ) -> None:
     """Move the active rows of ``state`` (M, K) to time ``until``, in place, with their times and
     steps.
 
-    θ ← θ − η G⁻¹∇L(θ) with η = share/stiffness(θ), shortened to land on ``until``. What a row does
-    depends on its own state and time alone; below a share of 1 it does not oscillate. A row that
-    has taken ``most`` steps moves no more. ``pause`` is called every few hundred steps, when state,
-    time and steps are consistent.
+    θ ← θ − η G⁻¹∇L(θ) with η = 0.8/stiffness(θ), shortened to land on ``until``. What a row does
+    depends on its own state and time alone. A row that has taken ``most`` steps moves no more.
+    ``pause`` is called every few hundred steps, when state, time and steps are consistent.
     """
-    if not 0 < share < 2:
-        raise InputError(f"share must lie strictly between 0 and 2, not {share!r}")
 
     def step(rows: Tensor) -> None:
         start = state[rows]
         gradient, stiffness = field(start)
         left = until - time[rows]
-        length = torch.minimum(share / stiffness, left)
+        length = torch.minimum(_SHARE / stiffness, left)
         state[rows] = start - length.unsqueeze(-1) * (gradient / field.metric)
         # a row whose weights are not finite has ended; it must not run for ever
         ended = (length == left) | ~length.isfinite()

@@ -35,17 +35,17 @@ def order_of(data: Data) -> int:
     return 0 if isinstance(data, HiddenMarkovProcess) else data.order
 
 
-def source_of(data: Data, members: int = 1) -> sources.SequenceSource:
+def source_of(data: Data) -> sources.SequenceSource:
     """The sequences of a chain, a hidden process or a prior, the same for every model."""
     if isinstance(data, Prior):
-        return sources.PriorSource(data, members)
+        return sources.PriorSource(data)
     if isinstance(data, HiddenMarkovProcess):
-        return sources.HiddenSource(data, members)
+        return sources.HiddenSource(data)
     if isinstance(data, MarkovChain):
         if (data.kernel > 0).all() and data.states <= 256:
-            return sources.MarkovSource.of(data).repeat(members)
+            return sources.MarkovSource.of(data)
         data = OrderChain(data.kernel)
-    return sources.ChainSource(data, members)
+    return sources.ChainSource(data)
 
 
 def _settings_of(data: Data) -> dict[str, Any]:

@@ -106,7 +106,7 @@ REFUSED = [
     # sources
     (lambda: source_of(MarkovChain([[1.0, 0.0], [0.0, 1.0]])), "reducible"),
     (lambda: source_of(SymmetricChain(300, 0.5)), "at most 256 states"),
-    (lambda: source_of(OrderChain(ROWS), 2).repeat(3), "2 sources cannot serve 3"),
+    (lambda: source_of(OrderChain(ROWS)).repeat(2).repeat(3), "2 sources cannot serve 3"),
     (lambda: MarkovSource.of([]), "at least one chain"),
     (lambda: MarkovSource.of(MarkovChain([[1.0, 0.0], [0.5, 0.5]])), "must be positive"),
     (lambda: MarkovSource.of(MarkovChain.symmetric(1, 0.5)), "states must be"),

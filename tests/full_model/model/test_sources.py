@@ -27,7 +27,7 @@ DATA = [
 
 @pytest.mark.parametrize("data", DATA, ids=[type(data).__name__ for data in DATA])
 def test_samples_follow_the_law_of_sequences(data):
-    source, n = data if isinstance(data, MarkovSource) else source_of(data, 2), 4
+    source, n = data if isinstance(data, MarkovSource) else source_of(data).repeat(2), 4
     tokens = all_sequences(n, source.states)
     laws = source.next_laws(tokens)
     law = sequence_law(source, tokens, laws)
