@@ -66,10 +66,9 @@ class FullField:
         device: str = "cpu",
         rounding: float = 0.0,
     ) -> None:
-        if not (arch.plain_softmax or replace(arch, attention="softmax").plain_softmax):
-            raise InputError(
-                "a field needs one ReLU layer with positions, one head or no attention"
-            )
+        attending = replace(arch, attention="softmax") if arch.attention == "none" else arch
+        if not attending.plain_softmax:
+            raise InputError("a field needs a ReLU layer with positions, one head or no attention")
         if rounding and torch.device(device).type != "cpu":
             raise InputError("gradient flow is computed on the CPU")
         self.arch, self.chain, self.rounding = arch, chain, rounding

@@ -33,6 +33,7 @@ from full_model import (
     train,
     verify,
 )
+from full_model.comparison.fields import FullField
 from full_model.model.architecture import check_weights
 from full_model.training.settings import source_of
 
@@ -125,6 +126,8 @@ REFUSED = [
     *((partial(PrefixTreeLoss, kind(**other), SOURCE), "one layer") for other in (
         {"heads": 2}, {"layers": 2}, {"window": 2}, {"attention": "none"}, {"positions": "none"},
         {"activation": "gelu"}, {"layer_norm": True})),
+    *((partial(FullField, kind(**other), CHAIN), "a field needs") for other in (
+        {"heads": 2}, {"attention": "uniform"}, {"attention": "none", "layers": 2})),
     (partial(PrefixTreeLoss, of_states(hidden=None), SOURCE),
      "a source on 2 states cannot feed a model on 3"),
     (partial(PrefixTreeLoss, kind(length=40), SOURCE), r"2\^40 sequences.*GiB"),
