@@ -9,6 +9,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from flowsim.drawing.curves import draw_shares
 from flowsim.drawing.style import (
     INK,
     LINE,
@@ -17,13 +18,10 @@ from flowsim.drawing.style import (
     Canvas,
     Look,
     about,
-    basin_names,
     name_of,
-    plain,
     symbol,
 )
 from flowsim.errors import InputError
-from flowsim.records.attributes import most_frequent
 
 #: Marker of every kind of event.
 _EVENTS = {
@@ -52,22 +50,27 @@ def draw_continuation(record: xr.Dataset, ax: Axes | None = None, **look: Unpack
     panels = canvas.figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
     above, middle, below = panels[0], panels[1], panels[-1]
     handles = _draw_branches(record, above, parameter)
-    handles += _draw_shares(record, middle, above, parameter)
-    values = record[parameter].to_numpy()
+    draw_shares(record, middle, parameter)
+    shares = middle.get_legend_handles_labels()[0]
+    for line in shares:  # the loss of an end changes along the parameter
+        line.set_label(str(line.get_label()).partition(" (loss")[0])
+    values, place = record[parameter].to_numpy(), f"end_{_drawn(record)}"
+    for name in map(str, record["basin"].to_numpy()):
+        own = record.sel(basin=name)
+        mark = {"color": INK[name], "marker": MARKER[name], "markersize": 4,
+                "markevery": max(1, len(values) // 10)}  # fmt: skip
+        if place in own:
+            above.plot(values, own[place], linestyle="none", **mark)
+        if below is not middle and np.isfinite(own["edge_distance"]).any():
+            below.plot(values, own["edge_distance"].where(np.isfinite), linewidth=1.2, **mark)
     if below is not middle:
-        for name in map(str, record["basin"].to_numpy()):
-            away = record["edge_distance"].sel(basin=name).to_numpy()
-            if np.isfinite(away).any():
-                below.plot(values, np.where(np.isfinite(away), away, np.nan), color=INK[name],
-                           marker=MARKER[name], markersize=3.5, linewidth=1.2,
-                           markevery=max(1, len(values) // 10))  # fmt: skip
         below.set_ylim(bottom=0)
         below.set_ylabel("distance to\nanother end")
     below.set(xlabel=_words(parameter), xlim=(values[0], values[-1]))
     lines = [f"Critical points and basins over {_words(parameter)}", *about(record)]
     if left_out := record.attrs.get("left_out"):
         lines.append(f"Not drawn: {left_out}")
-    return canvas.complete(lines, handles)
+    return canvas.complete(lines, [*handles, *shares])
 
 
 def _words(parameter: str) -> str:
@@ -121,34 +124,6 @@ def _drawn(record: xr.Dataset) -> str:
         raise InputError("the record has no branches")
     spread = {name: float(np.ptp(record[f"branch_{name}"].to_numpy())) for name in coordinates}
     return next((name for name in coordinates if spread[name] > 1e-6), coordinates[0])
-
-
-def _draw_shares(record: xr.Dataset, ax: Axes, above: Axes, parameter: str) -> list[Any]:
-    words, value = basin_names(record), record[parameter].to_numpy()
-    names = [str(name) for name in record["basin"].to_numpy()]
-    total = {name: float(record["share"].sel(basin=name).sum()) for name in names}
-    named, others = most_frequent(total)
-    handles = []
-    for name in named:
-        share = record["share"].sel(basin=name).to_numpy()
-        if "share_low" in record:
-            low, high = (record[f"share_{side}"].sel(basin=name) for side in ("low", "high"))
-            ax.fill_between(value, low, high, color=INK[name], alpha=0.18, linewidth=0)
-        every = max(1, len(value) // 10)
-        (line,) = ax.plot(value, share, color=INK[name], marker=MARKER[name], markersize=3.5,
-                          markevery=every, linewidth=1.2,
-                          label=plain(words[name]).partition(" (loss")[0])  # fmt: skip
-        handles.append(line)
-        if f"end_{_drawn(record)}" in record:
-            place = record[f"end_{_drawn(record)}"].sel(basin=name).to_numpy()
-            above.plot(value, place, MARKER[name], color=INK[name], markersize=3.5,
-                       markevery=every)  # fmt: skip
-    if others:
-        rest = record["share"].sel(basin=others).sum("basin").to_numpy()
-        handles += ax.plot(value, rest, ":", color=SOFT, label=f"{len(others)} more ends")
-    ax.set(ylim=(-0.04, 1.04))
-    ax.set_ylabel("share of starts")
-    return handles
 
 
 def draw_fold_curves(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:

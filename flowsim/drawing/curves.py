@@ -25,6 +25,7 @@ from flowsim.drawing.style import (
     name_of,
     optimizer_caption,
     percent,
+    plain,
     points,
 )
 from flowsim.records.attributes import adam_words, most_frequent
@@ -58,7 +59,13 @@ def draw_gaussian(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
     canvas = Canvas(ax, 7.0, 4.4, look)
     ax = canvas.axes()
     if "share" in record:
-        _draw_shares(record, ax)
+        draw_shares(record, ax, "sigma")
+        if "trained_share" in record:
+            look: dict[str, Any] = {"linestyle": "dashed", "markerfacecolor": "white"}
+            steps = f", {optimizer_caption(record)}"
+            draw_shares(record, ax, "sigma", "trained_share", steps, **look)
+        ax.set(xscale="log", xlabel=name_of(record, "sigma"))
+        ax.set_ylabel(f"share of {record.attrs['samples']} starts per $\\sigma$, 95 % interval")
     else:
         draw_probability(record, ax)
     a, title = record.attrs, "Ends of Gaussian starts"
@@ -73,35 +80,36 @@ def draw_gaussian(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
     return canvas.complete(lines, ax.get_legend_handles_labels()[0], columns=1)
 
 
-def _draw_shares(record: xr.Dataset, ax: Axes) -> None:
-    """The share of every end with its interval, and what an optimizer does with the same starts."""
-    words, sigma, samples = basin_names(record), record["sigma"].to_numpy(), record.attrs["samples"]
+def draw_shares(
+    record: xr.Dataset, ax: Axes, over: str, share: str = "share", text: str = "", **style: Any
+) -> None:
+    """The share of every end over a coordinate, with the band of its interval if there is one.
+
+    Args:
+        record: holds the share over that coordinate and ``basin``.
+        ax: gets a line with its label for each end that is named, and one of all others.
+        over: the coordinate.
+        share: the variable; its interval ends in _low and _high.
+        text: follows the words of each end.
+        style: of the lines.
+    """
+    words, x = basin_names(record), record[over].to_numpy()
     names = [str(name) for name in record["basin"].to_numpy()]
-    order = [*names[1:], names[0]]
-    kinds = [prefix for prefix in ("", "trained_") if f"{prefix}share" in record]
-    total = {name: sum(float(record[f"{k}share"].sel(basin=name).sum()) for k in kinds)
-             for name in order}  # fmt: skip
+    total = {name: float(record[share].sel(basin=name).sum()) for name in (*names[1:], names[0])}
     named, others = most_frequent(total)
     looks = [(INK[name], MARKER[name]) for name in named]
-    again = {name: looks[:i].count(looks[i]) for i, name in enumerate(named)}
-    for prefix in kinds:
-        at = {part: record[f"{prefix}{part}"] for part in ("share", "share_low", "share_high")}
-        trained = bool(prefix)
-        for name in named:
-            share, low, high = (values.sel(basin=name).to_numpy() for values in at.values())
-            reach = np.maximum(np.stack([share - low, high - share]), 0)
-            ax.errorbar(
-                sigma, share, reach, capsize=2, linewidth=1.2, color=INK[name], marker=MARKER[name],
-                markersize=4, linestyle="dashed" if trained else _AGAIN[again[name] % 3],
-                markerfacecolor="white" if trained else INK[name],
-                label=f"{words[name]}, {optimizer_caption(record)}" if trained else words[name],
-            )  # fmt: skip
-        if others:
-            rest = at["share"].sel(basin=others).sum("basin").to_numpy()
-            ax.plot(sigma, rest, color=SOFT, linestyle="dotted", label=f"{len(others)} more ends")
-    ax.set(xscale="log", ylim=(-0.04, 1.04))
-    ax.set_xlabel(name_of(record, "sigma"))
-    ax.set_ylabel(f"share of {samples} starts per $\\sigma$, 95 % interval")
+    for i, name in enumerate(named):
+        own, again = record.sel(basin=name), looks[:i].count(looks[i])
+        line = {"color": INK[name], "marker": MARKER[name], "markersize": 4, "linewidth": 1.4,
+                "markevery": max(1, len(x) // 10), "linestyle": _AGAIN[again % 3]}  # fmt: skip
+        ax.plot(x, own[share], **line | style, label=plain(f"{words[name]}{text}"))
+        if f"{share}_low" in record:
+            ends = own[f"{share}_low"], own[f"{share}_high"]
+            ax.fill_between(x, *ends, color=INK[name], alpha=0.2, linewidth=0)
+    if others:
+        rest = record[share].sel(basin=others).sum("basin")
+        ax.plot(x, rest, color=SOFT, linestyle="dotted", label=f"{len(others)} more ends")
+    ax.set(ylim=(-0.04, 1.04), ylabel="share of the starts")
 
 
 def draw_probability(record: xr.Dataset, ax: Axes) -> None:

@@ -10,21 +10,18 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
+from flowsim.drawing.curves import draw_shares
 from flowsim.drawing.style import (
-    INK,
     LINE,
-    MARKER,
     Canvas,
     Look,
     about,
-    basin_names,
     edges,
     name_of,
     percent,
-    plain,
     symbol,
 )
-from flowsim.records.attributes import axes_of, fixed_of, most_frequent
+from flowsim.records.attributes import axes_of, fixed_of
 
 
 def draw_noise(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
@@ -63,24 +60,13 @@ def _draw_plane(record: xr.Dataset, canvas: Canvas) -> Any:
 
 def _draw_curves(record: xr.Dataset, canvas: Canvas) -> Any:
     ax = canvas.axes()
-    names = [str(name) for name in record["basin"].to_numpy()]
-    warmth, counts = record["temperature"].to_numpy(), record["total_count"].sum("temperature")
-    named, others = most_frequent(dict(zip(names, counts.to_numpy(), strict=True)))
-    words = basin_names(record)
-    for name in named:
-        own = record.sel(basin=name)
-        ax.fill_between(warmth, own["total_share_low"], own["total_share_high"], color=INK[name],
-                        alpha=0.2, linewidth=0)  # fmt: skip
-        ax.plot(warmth, own["total_share"], color=INK[name], marker=MARKER[name], markersize=4,
-                linewidth=1.4, label=plain(words[name]))  # fmt: skip
+    draw_shares(record, ax, "temperature", "total_share")
+    warmth = record["temperature"]
     if (warmth > 0).all() and len(warmth) > 1:
         ax.set_xscale("log")
-    ax.set(xlabel="temperature $T$ of the noise, in nats", ylabel="share of the paths",
-           ylim=(-0.02, 1.02))  # fmt: skip
+    ax.set(xlabel="temperature $T$ of the noise, in nats", ylabel="share of the paths")
     lines = [f"Noise for the time {record.attrs['time']:g}, with 95 % Wilson intervals"]
-    lines += _about(record)
-    lines += [f"{len(others)} more ends are not drawn"] if others else []
-    return canvas.complete(lines, ax.get_legend_handles_labels()[0])
+    return canvas.complete([*lines, *_about(record)], ax.get_legend_handles_labels()[0])
 
 
 def _about(record: xr.Dataset) -> list[str]:

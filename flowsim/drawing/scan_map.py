@@ -11,6 +11,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
 from matplotlib.lines import Line2D
 
+from flowsim.drawing.curves import draw_shares
 from flowsim.drawing.plane import draw_basins
 from flowsim.drawing.style import (
     FILL,
@@ -137,23 +138,10 @@ def _draw_map(record: xr.Dataset, canvas: Canvas, up: str, across: str) -> Any:
 
 def _draw_curve(record: xr.Dataset, canvas: Canvas, varied: str) -> Any:
     ax = canvas.axes()
-    drawn = "share_low" in record  # of chosen starts a share has no sampling error
-    names = [str(name) for name in record["basin"].to_numpy()]
-    counts = {name: int(record["count"].sel(basin=name).sum()) for name in (*names[1:], names[0])}
-    named, others = most_frequent(counts)
-    always = [name for name in ("global_minimum", "local_minimum") if name in names]
-    for name in [name for name in counts if name in (*named, *always)]:
-        here = record.sel(basin=name)
-        colour, x = INK[name], here[varied].to_numpy()
-        if drawn:
-            low, high = here["share_low"], here["share_high"]
-            ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-        style: dict[str, Any] = {"marker": MARKER[name], "markersize": 4, "linewidth": 1.4}
-        ax.plot(x, here["share"], color=colour, label=basin_names(record)[name], **style)
-    ax.set(xlabel=name_of(record, varied), ylabel="share of the starts", ylim=(-0.02, 1.02))
-    lines = _title(record) + ["with 95 % Wilson intervals"] * drawn
-    lines += [f"{len(others)} more ends are not drawn"] if others else []
-    return canvas.complete(lines, ax.get_legend_handles_labels()[0])
+    draw_shares(record, ax, varied)
+    ax.set_xlabel(name_of(record, varied))
+    intervals = ["with 95 % Wilson intervals"] * ("share_low" in record)
+    return canvas.complete(_title(record) + intervals, ax.get_legend_handles_labels()[0])
 
 
 def _draw_points(record: xr.Dataset, canvas: Canvas, show: str) -> Any:
