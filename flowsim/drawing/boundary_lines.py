@@ -20,7 +20,6 @@ from flowsim.drawing.style import (
     basin_names,
     meanings,
     name_of,
-    symbol,
 )
 from flowsim.records.attributes import axes_of
 
@@ -77,12 +76,9 @@ def draw_refined(record: xr.Dataset, ax: Any = None, **look: Unpack[Look]) -> An
         low, high = record[f"fine_{name}"].to_numpy()[[0, -1]]
         ax.set(**{f"{axis}label": name_of(record, name, f"fine_{name}"), f"{axis}lim": (low, high)})
     attrs = record.attrs
-    fixed = [f"slice {symbol(c)} = {float(record[c]):g}" for c in attrs["coordinates"]
-             if c not in names and c in record.coords]  # fmt: skip
-    of_model, *remarks = about(record, *fixed)
     counts = f"{attrs['refine_evaluated']:,} of {attrs['refine_full']:,}"
     title = f"Basin boundary from {counts} starts of the fine grid"
-    return canvas.complete([title, of_model, *remarks], handles)
+    return canvas.complete([title, *about(record)], handles)
 
 
 def draw_boundary(

@@ -19,9 +19,8 @@ from flowsim.drawing.style import (
     edges,
     name_of,
     percent,
-    symbol,
 )
-from flowsim.records.attributes import axes_of, fixed_of
+from flowsim.records.attributes import axes_of
 
 
 def draw_noise(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
@@ -55,7 +54,7 @@ def _draw_plane(record: xr.Dataset, canvas: Canvas) -> Any:
     warmth = float(record["temperature"][0])
     lines = [f"Noise of temperature {warmth:g} for the time {record.attrs['time']:g}: "
              f"{percent(round(1e6 * float(leaves.mean())), 10**6)} end elsewhere"]  # fmt: skip
-    return canvas.complete([*lines, *_about(record)], [line] if len(codes) else [])
+    return canvas.complete([*lines, *about(record)], [line] if len(codes) else [])
 
 
 def _draw_curves(record: xr.Dataset, canvas: Canvas) -> Any:
@@ -66,9 +65,4 @@ def _draw_curves(record: xr.Dataset, canvas: Canvas) -> Any:
         ax.set_xscale("log")
     ax.set(xlabel="temperature $T$ of the noise, in nats", ylabel="share of the paths")
     lines = [f"Noise for the time {record.attrs['time']:g}, with 95 % Wilson intervals"]
-    return canvas.complete([*lines, *_about(record)], ax.get_legend_handles_labels()[0])
-
-
-def _about(record: xr.Dataset) -> list[str]:
-    fixed = [f"{symbol(name)} = {value:g}" for name, value in fixed_of(record.attrs).items()]
-    return about(record, *fixed)
+    return canvas.complete([*lines, *about(record)], ax.get_legend_handles_labels()[0])

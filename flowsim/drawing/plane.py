@@ -43,12 +43,11 @@ from flowsim.drawing.style import (
     optimizer_caption,
     percent,
     plain,
-    symbol,
     way_to,
     wrapped,
 )
 from flowsim.errors import InputError
-from flowsim.records.attributes import axes_of, became_of, end_names, fixed_of, most_frequent
+from flowsim.records.attributes import axes_of, became_of, end_names, most_frequent
 
 #: Cells a side up to which hatching follows their edges, and beyond it their centres.
 _WHOLE_CELLS = 512
@@ -353,8 +352,7 @@ def _draw_paths(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Any]:
 
 def _title(record: xr.Dataset) -> list[str]:
     a, total = record.attrs, record["label"].size
-    fixed = [f"starts at {symbol(name)} = {value:g}" for name, value in fixed_of(a).items()]
-    of_model, *remarks = about(record, *fixed)
+    of_model, *remarks = about(record)
     if "optimizer" in a:
         lifted = ["Starts are lifted from the plane"] * ("d" in a)
         steps, ends = optimizer_caption(record), _learned(record)

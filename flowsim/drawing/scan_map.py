@@ -249,11 +249,10 @@ def _learned(times: np.ndarray) -> np.ndarray:
 def _title(record: xr.Dataset) -> list[str]:
     a = record.attrs
     counts = {str(name): int(a[f"points_{name}"]) for name in record["basin"].to_numpy()}
-    fixed = [f"{symbol(str(n))} = {float(v):g}" for n, v in record.coords.items() if not v.dims]
     best, total = [*counts, ""][1], sum(counts.values())  # the first code is what is unresolved
     known = best in ("global_minimum", "")
     reached = "the global minima" if known else basin_names(record)[best]
-    of_model, *remarks = about(record, *fixed)
+    of_model, *remarks = about(record)
     steps = [optimizer_caption(record)] if "optimizer" in a else []
     reach = f"{percent(counts.get(best, 0), total)} of {total:,} starts reach {reached}"
     return [reach, of_model, *steps, *remarks]

@@ -29,7 +29,7 @@ from matplotlib.ticker import AutoLocator
 from matplotlib.transforms import ScaledTranslation
 
 from flowsim.errors import InputError
-from flowsim.records.attributes import adam_words, axes_of, became_of, end_names, meanings
+from flowsim.records.attributes import adam_words, axes_of, became_of, end_names, fixed_of, meanings
 
 #: Fill, ink, marker and hatch of ends that are numbered.
 _MINIMA = (
@@ -201,11 +201,14 @@ def subtitle_of(record: xr.Dataset) -> list[str]:
     return [sentence(line) for line in str(record.attrs.get("subtitle", "")).splitlines()]
 
 
-def about(record: xr.Dataset, *more: str) -> list[str]:
+def about(record: xr.Dataset) -> list[str]:
     """The model of a record, what is fixed, and its data as one line; then the remarks."""
-    below = subtitle_of(record)
+    below, held = subtitle_of(record), fixed_of(record.attrs)
+    held |= {str(name): float(value) for name, value in record.coords.items()
+             if not value.dims and value.dtype.kind in "iuf"}  # fmt: skip
+    fixed = ["at " + ", ".join(f"{symbol(n)} = {x:g}" for n, x in held.items())] if held else []
     data = [line for line in below if not line.startswith("(")]
-    return [", ".join([title_of(record), *more, *data]), *below[len(data) :]]
+    return [", ".join([title_of(record), *fixed, *data]), *below[len(data) :]]
 
 
 def motion_of(record: xr.Dataset) -> list[str]:

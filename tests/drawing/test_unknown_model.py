@@ -73,7 +73,7 @@ def test_ends_have_the_names_that_the_model_gave_them(kind):
 def test_held_values_are_those_that_the_record_lists():
     record = renamed(RECORDS["portrait"])
     record = record.assign_attrs(held="drift", drift=0.25)
-    assert "starts at drift = 0.25" in draw(record).axes[0].get_title()
+    assert "at drift = 0.25" in draw(record).axes[0].get_title()
     assert summarize(record)["fixed"] == {"drift": 0.25}
 
 

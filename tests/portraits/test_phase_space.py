@@ -68,4 +68,4 @@ def test_slices_of_linear_attention_agree_with_the_closed_form(regime, a):
         trapped = np.abs(e[record["label"].to_numpy()[:, j] == 2])
         if np.isfinite(boundary) and 0.3 < boundary < 2.8 and abs(centre) > 0.1:
             assert abs(trapped.max() - boundary) < 0.4
-    assert "starts at $a$" in draw_portrait(record).axes[0].get_title()
+    assert "at $a$" in draw_portrait(record).axes[0].get_title()

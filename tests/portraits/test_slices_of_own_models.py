@@ -70,7 +70,7 @@ def test_a_slice_has_the_basins_of_the_closed_form(names, fixed, model):
     write_record(record, "slice.nc")
     ax = draw(read_record("slice.nc")).axes[0]
     assert (ax.get_xlabel(), ax.get_ylabel()) == (f"${across}$", f"${up}$")
-    assert f"Tilted, starts at ${other}$ = {held:g}" in ax.get_title()
+    assert f"Tilted, at ${other}$ = {held:g}" in ax.get_title()
     low, high = SIDES[across]
     assert ax.get_xlim() == (pytest.approx(low), pytest.approx(high))
 
