@@ -73,9 +73,16 @@ portrait_summary = summarize
 def _chosen(record: xr.Dataset) -> dict[str, Any]:
     names = ["title", "subtitle", "process", "p", "q", "states", "hidden_per_state", "regime",
              "model", "length", "attention", "tied", "bias", "prior"]  # fmt: skip
-    chosen = {name: record.attrs[name] for name in names if name in record.attrs}
     named = end_names(record.attrs)
-    return {**chosen, **({"end_names": named} if named else {})}
+    return _kept(record, *names) | ({"end_names": named} if named else {})
+
+
+def _kept(record: xr.Dataset, *names: str) -> dict[str, Any]:
+    return {name: record.attrs[name] for name in names if name in record.attrs}
+
+
+def _basins(record: xr.Dataset) -> list[str]:
+    return [str(name) for name in record["basin"].to_numpy()]
 
 
 def _held(record: xr.Dataset) -> dict[str, Any]:
@@ -158,22 +165,19 @@ def _counted(variable: xr.DataArray) -> dict[str, int]:
 
 
 def _trained(record: xr.Dataset) -> dict[str, Any]:
-    a = record.attrs
     names = ("optimizer", "learning_rate", "steps", "loss", "schedule", "batch", "momentum",
              "beta1", "beta2", "weight_decay", "clip", "d", "nudge", "training_seed")  # fmt: skip
-    if "optimizer" not in a:
+    if "optimizer" not in record.attrs:
         return {}
-    found = {name: a[name] for name in names if name in a}
     steps, runs = np.unique(record.get("period", np.zeros(0)), return_counts=True)
     periods = {str(n): int(count) for n, count in zip(steps, runs, strict=True) if n}
-    return {**found, **({"periods": periods} if periods else {})}
+    return _kept(record, *names) | ({"periods": periods} if periods else {})
 
 
 def scan_summary(record: xr.Dataset) -> dict[str, Any]:
     """Sizes, counts and shares by basin, drifts, and the refined boundary."""
-    a = record.attrs
-    names = [str(name) for name in record["basin"].to_numpy()]
-    counts = {name: int(a[f"points_{name}"]) for name in names}
+    names = _basins(record)
+    counts = {name: int(record.attrs[f"points_{name}"]) for name in names}
     basins = {}
     for name in _ends(names):
         here = record.sel(basin=name)
@@ -205,12 +209,11 @@ def gaussian_summary(record: xr.Dataset) -> dict[str, Any]:
     return {
         **_chosen(record),
         **_trained(record),
-        **{name: record.attrs[name] for name in names if name in record.attrs},
+        **_kept(record, *names),
         **({"integral_of": record["integral"].attrs["of"]}
            if "integral" in record and record["integral"].attrs.get("of") else {}),
-        **{name: record[name].to_numpy() for name in columns if name in record},
-        **{f"{kind}s": {str(name): record[kind].sel(basin=name).to_numpy()
-                        for name in record["basin"].to_numpy()}
+        **{name: record[name] for name in columns if name in record},
+        **{f"{kind}s": {name: record[kind].sel(basin=name) for name in _basins(record)}
            for kind in ("share", "trained_share") if kind in record},
         **_starting_with(record, "best_"),
     }  # fmt: skip
@@ -225,15 +228,14 @@ def comparison_summary(record: xr.Dataset) -> dict[str, Any]:
     if "predicted_by" in a:
         names += ["predicted_by", "steps", "learned", "learned_predictions", "nudge"]
     labels = [str(name) for name in record["predicted_label"].to_numpy()]
-    found = {**_chosen(record), **{name: a[name] for name in names if name in a}}
+    found = _chosen(record) | _kept(record, *names)
     found["agreement"] = a["agreement"] if a["decided"] else None
     if "agreement_low" in a:  # where something was drawn at random
         found["agreement_interval"] = [a["agreement_low"], a["agreement_high"]]
     if "end_reason" in record:
         reasons, codes = meanings(record["end_reason"]), record["end_reason"]
-        values = np.atleast_1d(codes.attrs["flag_values"])
-        counts = {n: int((codes == code).sum())
-                  for code, n in zip(values, reasons, strict=True) if code}  # fmt: skip
+        values = zip(np.atleast_1d(codes.attrs["flag_values"]), reasons, strict=True)
+        counts = {name: (codes == code).sum() for code, name in values if code}
         found["left_open"] = {name: count for name, count in counts.items() if count}
     if "flow_predicted" in record:
         learned = record["outcome"] == Label.GLOBAL_MINIMUM
@@ -252,8 +254,6 @@ def training_summary(record: xr.Dataset) -> dict[str, Any]:
     """Final losses, what they are compared with, and failures."""
     a = json.loads(record.attrs["settings"])
     final = record["loss"].isel(step=-1).to_numpy()
-    named = ("states", "order", "prior", "baselines_missing")
-    own = {name: record.attrs[name] for name in named if name in record.attrs}
     alone = ("p", "q", "entropy_rate", "stationary_entropy")
     found = {name: record[name][0] for name in alone if name in record}
     if "p" in record:
@@ -262,15 +262,12 @@ def training_summary(record: xr.Dataset) -> dict[str, Any]:
         share = above / open_gap.where(open_gap > 0).to_numpy()
         found["at_bigram"] = (share <= LEARNED_SAMPLED).sum()
         found["at_unigram"] = (np.abs(share - 1) <= AT_UNIGRAM).sum()
-    baselines: dict[str, float] = {}
     if "baseline_loss" in record:
-        names = [str(name) for name in record["baseline"].to_numpy()]
-        losses = record["baseline_loss"].to_numpy()[0].tolist()
-        baselines = dict(zip(names, losses, strict=True))
+        names = record["baseline"].to_numpy(), record["baseline_loss"].to_numpy()[0]
+        found["baselines"] = dict(zip(*names, strict=True))
     return {
-        **own,
+        **_kept(record, "states", "order", "prior", "baselines_missing"),
         **found,
-        **({"baselines": baselines} if baselines else {}),
         "trainer": a["recipe"]["trainer"],
         "models": final.size,
         "loss": final,
@@ -281,12 +278,10 @@ def training_summary(record: xr.Dataset) -> dict[str, Any]:
 
 def optimizers_summary(record: xr.Dataset) -> dict[str, Any]:
     """The share of starts that each optimizer brings elsewhere than the flow, and to each end."""
-    names, cells = meanings(record["label"]), record["elsewhere"].size
-    shares, others = {}, {}
+    cells, shares, others = record["elsewhere"].size, {}, {}
     for who in map(str, record["follower"].to_numpy()):
         one = record.sel(follower=who)
-        counts = np.bincount(one["label"].to_numpy().ravel(), minlength=len(names))
-        shares[who] = {n: c / cells for n, c in zip(names, counts, strict=True) if c}
+        shares[who] = {n: c / cells for n, c in _counted(one["label"]).items() if c}
         if who != "flow":
             others[who] = one["share_elsewhere"]
     return {
@@ -302,7 +297,6 @@ def continuation_summary(record: xr.Dataset) -> dict[str, Any]:
     """Events of a continuation by kind, and the shares at the first and last value."""
     parameter = str(record.attrs["parameter"])
     values = record[parameter].to_numpy()
-    names = [str(name) for name in record["basin"].to_numpy()]
     share = record["share"].to_numpy()
     return {
         "model": record.attrs["model"],
@@ -311,15 +305,15 @@ def continuation_summary(record: xr.Dataset) -> dict[str, Any]:
         "to": values[-1],
         "branches": int(record["branch_number"].max(initial=-1)) + 1
         if record.sizes["branch_point"] else 0,
-        **({"left_out": record.attrs["left_out"]} if "left_out" in record.attrs else {}),
+        **_kept(record, "left_out"),
         "events": [
             {"kind": str(kind), parameter: value}
             for kind, value in zip(record["event_kind"].to_numpy(),
                                    record["event_value"].to_numpy(), strict=True)
         ],
         "share": {name: {"first": share[0, i], "last": share[-1, i]}
-                  for i, name in enumerate(names) if share[:, i].any()},
-        **({"smallest_distance": {name: away for name in names
+                  for i, name in enumerate(_basins(record)) if share[:, i].any()},
+        **({"smallest_distance": {name: away for name in _basins(record)
             if np.isfinite(away := record["edge_distance"].sel(basin=name).min())}}
            if "edge_distance" in record else {}),
     }  # fmt: skip
@@ -339,23 +333,20 @@ def fold_curves_summary(record: xr.Dataset) -> dict[str, Any]:
 
 def noise_summary(record: xr.Dataset) -> dict[str, Any]:
     """The share of every end at each temperature, of all starts together, with its interval."""
-    names = [str(name) for name in record["basin"].to_numpy()]
-    label = record["label"].to_numpy()
-    without = np.bincount(label.ravel(), minlength=len(names)) / label.size
-    rows = []
+    without, rows = _counted(record["label"]), []
     for warmth in record["temperature"].to_numpy():
-        for name, before in zip(names, without.tolist(), strict=True):
+        for name in _basins(record):
+            before = without[name] / record["label"].size
             here = record.sel(temperature=warmth, basin=name)
             share, low, high = (here[f"total_share{x}"].item() for x in ("", "_low", "_high"))
             if share or before:
                 rows.append({"temperature": warmth, "end": name, "share": share, "low": low,
                              "high": high, "without_noise": before})  # fmt: skip
     counts = record["total_count"].transpose("temperature", "basin").to_numpy()
-    a = record.attrs
     return {
         **_chosen(record),
         **_held(record),
-        **{name: a[name] for name in ("time", "step", "seeds", "seed")},
+        **_kept(record, "time", "step", "seeds", "seed"),
         "paths": counts[0].sum(),
         "unresolved": counts[:, 0].sum(),
         "ends": rows,
