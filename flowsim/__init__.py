@@ -97,7 +97,6 @@ _MOVED = {
     "sample_chain": "chains.sample_chain",
     "sample_kernels": "chains.sample_kernels",
     "scan_basins": "scan.scan_basins",
-    "search_critical_points": "landscape.search_critical_points",
     "separatrix": "models.separatrix",
     "settling_times": "flow.settling_times",
     "successor_counts": "chains.successor_counts",
@@ -114,6 +113,7 @@ _GONE = {
     "reduction.transverse_growth(model) says what grows; their product did not foresee it",
     "reduced_model": "model(name, p, q, ...) builds a model, and its class takes a chain",
     "rung_law": "the closed forms of dead positions are in experiments/dead_positions.py",
+    "search_critical_points": "landscape.critical_points_in(model, low, high) searches a box",
 }
 
 

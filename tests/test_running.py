@@ -28,9 +28,7 @@ CALLS = {
     "hitting_times": lambda m: flowsim.hitting_times(m, [[1.0, 0.5]]),
     "scan_basins": lambda m, **k: flowsim.scan(m, {"x": AXIS, "y": AXIS}, **k),
     "descend": lambda m, **k: flowsim.descend(m, [[1.0, 0.5]], steps=5, **k),
-    "search_critical_points": lambda m: flowsim.landscape.search_critical_points(
-        m, torch.Generator().manual_seed(0), 3, (2.0, 2.0)
-    ),
+    "critical_points_in": lambda m: flowsim.landscape.critical_points_in(m, [-2, -2], [2, 2], 3),
 }  # fmt: skip
 
 

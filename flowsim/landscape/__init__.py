@@ -7,7 +7,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "End": "landscape.ends",
         "Ends": "landscape.ends",
+        "critical_points_in": "landscape.critical",
         "curvatures": "landscape.critical",
-        "search_critical_points": "landscape.critical",
     },
 )

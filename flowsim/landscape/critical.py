@@ -1,15 +1,11 @@
-"""Critical points: the loss's second derivatives, what kind a point is, and searches for them."""
+"""Critical points: the loss's second derivatives, what kind a point is, and a search for them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
 import torch
-from scipy.optimize import least_squares
 from torch import Tensor
 
-from flowsim.arrays import accepts_arrays
+from flowsim.arrays import Numbers, accepts_arrays
 from flowsim.interface import Model
 from flowsim.labels import Label
 from flowsim.landscape.stability import stability, without_dust
@@ -100,105 +96,9 @@ def classify_critical(
     return label.to(torch.int8)
 
 
-@dataclass
-class CriticalSearch:
-    """Results of a search of ∇L = 0.
-
-    Attributes:
-        starts: how many starts there were, and ``half_width`` of the box they filled.
-        on_plane, global_minima: how many ended in the critical plane e = 0, if there is one, and
-            at a global minimum: the lowest point found, if the model knows no
-            end losses.
-        not_found: how many ended where ‖∇L‖ is not below 1e-10.
-        theta: the points that are neither, one of each kind, shape (m, k); see ``loss`` (nats)
-            and ``curvature`` (eigenvalues, ascending, shape (m, k)).
-    """
-
-    starts: int
-    half_width: tuple[float, ...]
-    on_plane: int
-    global_minima: int
-    not_found: int
-    theta: Tensor
-    loss: Tensor
-    curvature: Tensor
-
-
 @quickly
-def search_critical_points(
-    model: Model,
-    generator: torch.Generator,
-    starts: int = 100,
-    half_width: tuple[float, ...] = (2.0, 2.0, 0.95),
-) -> CriticalSearch:
-    """Minimise ‖∇L‖² by least squares from uniform starts in a box around the origin.
-
-    Args:
-        model: any reduced model.
-        generator: draws the starts.
-        starts: how many.
-        half_width: of the box, one per coordinate.
-
-    Returns:
-        CriticalSearch; points closer than 1e-4 to one another are listed once.
-
-    >>> import flowsim, torch
-    >>> model, draws = flowsim.model("canonical", 0.5, 0.8), torch.Generator().manual_seed(0)
-    >>> search = flowsim.landscape.search_critical_points
-    >>> found = search(model, draws, starts=5, half_width=(2.0, 2.0))
-    >>> found.on_plane + found.global_minima, found.not_found
-    (5, 0)
-    """
-    k = len(model.coordinates)
-    box = torch.tensor(half_width, dtype=torch.float64)
-    points = box * (2 * torch.rand(starts, k, dtype=torch.float64, generator=generator) - 1)
-
-    def gradient(x: np.ndarray) -> np.ndarray:
-        return model.gradient(torch.from_numpy(x)).numpy()
-
-    def jacobian(x: np.ndarray) -> np.ndarray:
-        return model.hessian(torch.from_numpy(x)).numpy()
-
-    ends = []
-    for point in points:
-        fit = least_squares(gradient, point.numpy(), jac=jacobian, method="lm", xtol=1e-14,
-                            ftol=1e-15, gtol=1e-15, max_nfev=100)  # fmt: skip
-        ends.append(torch.from_numpy(fit.x))
-    theta = torch.stack(ends)
-    still = model.gradient(theta).norm(dim=1) < 1e-10
-    height = model.plane.project(theta)[:, 0]
-    on_plane = still & (height.abs() < 1e-3)
-    plane = model.plane
-    curves = plane.curves(dict.fromkeys((plane.x, plane.y), (-1.0, 1.0)), {})
-    if not any(len(curve.x) > 1 and not np.asarray(curve.y).any() for curve in curves):
-        on_plane &= False  # it is no line of critical points
-    end_losses = model.end_losses()
-    if end_losses is None:
-        loss = model.loss(theta)
-        best = float(loss[still].min()) if still.any() else 0.0
-        is_global = still & ~on_plane & (loss - best < 1e-9)
-    else:
-        is_global = still & ~on_plane & end_losses.reached(end_losses.above(model, theta))
-    others = theta[still & ~on_plane & ~is_global]
-    distinct: list[Tensor] = []
-    for candidate in others:
-        if all((candidate - seen).abs().max() > 1e-4 for seen in distinct):
-            distinct.append(candidate)
-    listed = torch.stack(distinct) if distinct else theta[:0]
-    return CriticalSearch(
-        starts,
-        half_width,
-        int(on_plane.sum()),
-        int(is_global.sum()),
-        int((~still).sum()),
-        listed,
-        model.loss(listed),
-        curvatures(model, listed) if len(listed) else listed,
-    )
-
-
 def critical_points_in(
-    model: Model, low: Tensor, high: Tensor, starts: int = STARTS
+    model: Model, low: Numbers, high: Numbers, starts: int = STARTS
 ) -> tuple[Tensor, Tensor]:
     """The isolated critical points in a box of the model's coordinates, some of them held.
 
@@ -217,12 +117,19 @@ def critical_points_in(
         The points, shape (m, k), in the order of their first coordinates, then of the next; and in
         how many directions the flow leaves each, int8, shape (m,): 0 of a minimum, k of a maximum,
         −1 of a centre of a field, about which the flow turns without a rate.
+
+    >>> import flowsim
+    >>> well = flowsim.from_loss(lambda x, y: (x**2 - 1) ** 2 + y**2, "well")
+    >>> points, unstable = flowsim.landscape.critical_points_in(well, [-2, -2], [2, 2])
+    >>> points[:, 0].round().abs().tolist(), unstable.tolist()
+    ([1.0, 0.0, 1.0], [0, 1, 0])
     """
-    width = high - low
+    bottom, top = (torch.as_tensor(x, dtype=torch.float64) for x in (low, high))
+    width = top - bottom
     free = width > 0
     count = int(free.sum())
     unit = (torch.arange(starts, dtype=torch.float64) + 0.5) / starts
-    theta = low.repeat(starts**count, 1)
+    theta = bottom.repeat(starts**count, 1)
     theta[:, free] += width[free] * torch.cartesian_prod(*[unit] * count).reshape(-1, count)
     damping = torch.ones(len(theta), 1, 1, dtype=torch.float64)
     field, jacobian = model.field(theta), model.jacobian(theta)
@@ -245,12 +152,12 @@ def critical_points_in(
         damping[going] = (damping[going] * part).clamp(1e-15, 1e15)
         # those that have arrived, are stuck, or have left the box by more than its width are done
         stays = (step.abs() > _SETTLED * width[free]).any(1) & (damping[going] < 1e15).flatten()
-        stays &= ((theta[going] - (low + high) / 2).abs() <= 1.5 * width)[:, free].all(1)
+        stays &= ((theta[going] - (bottom + top) / 2).abs() <= 1.5 * width)[:, free].all(1)
         going = going[stays]
         if not len(going):
             break
     newton = torch.linalg.solve_ex(jacobian, field.unsqueeze(-1))[0].squeeze(-1)
-    inside = ((theta >= low) & (theta <= high)).all(1) & model.loss(theta).isfinite()
+    inside = ((theta >= bottom) & (theta <= top)).all(1) & model.loss(theta).isfinite()
     size = torch.where(free, width, width.max())
     theta = theta[inside & (newton.abs() <= _ARRIVED * size).all(1)]
     rates = _rates(model, theta).abs()
@@ -262,7 +169,7 @@ def critical_points_in(
     found.sort(key=lambda point: (point / (_APART * size)).round().tolist())
     points = torch.stack(found) if found else theta[:0]
     rates = _rates(model, points)
-    rounding = torch.finfo(theta.dtype).eps * torch.maximum(low.abs(), high.abs())
+    rounding = torch.finfo(theta.dtype).eps * torch.maximum(bottom.abs(), top.abs())
     points = torch.where(points.abs() <= rounding, 0.0, points)  # where a kink may have no rate
     unstable = (rates.real > 0).sum(1)
     turns = (rates.real.abs() <= _CURVED * rates.abs().amax(1, keepdim=True)).any(1)

@@ -1,63 +1,12 @@
-"""The searches for critical points, on losses whose critical points are known."""
+"""The search for critical points, on losses whose critical points are known."""
 
 import numpy as np
 import pytest
 import torch
 
-from flowsim import (
-    BinaryChain,
-    Label,
-    Model,
-    from_loss,
-)
-from flowsim.landscape import search_critical_points
-from flowsim.landscape.critical import classify_critical, critical_points_in
-from flowsim.models.on_chain import OnChain
-
-CHAIN = BinaryChain(0.5, 0.8)
-
-
-class Hills(OnChain):
-    """L = floor + ∫ g(e) + w²/2 with g = (e + 2) e (e − 1) (e − 1.5) (e − 3)."""
-
-    coordinates, chain, metric = ("e", "w"), CHAIN, (1.0, 1.0)
-
-    def __init__(self, floor=0.0):
-        self.roots = torch.tensor([-2.0, 0.0, 1.0, 1.5, 3.0], dtype=torch.float64)
-        self.floor = floor
-
-    def loss(self, theta):
-        e, w = theta.unbind(-1)
-        g = torch.tensor([0, -9, 13.5, -2, -3.5, 1]).double() / torch.arange(1, 7)
-        total = sum(c * e ** (i + 1) for i, c in enumerate(g))
-        return CHAIN.entropy_rate + self.floor + total + w.square() / 2
-
-    def gradient(self, theta):
-        with torch.enable_grad():
-            point = theta.detach().clone().requires_grad_()
-            (found,) = torch.autograd.grad(self.loss(point).sum(), point, create_graph=True)
-        return found if theta.requires_grad else found.detach()
-
-    def hessian(self, theta):
-        e = theta[..., 0]
-        g = torch.tensor([0, -9, 13.5, -2, -3.5, 1]).double()
-        bend = sum(i * c * e ** (i - 1) for i, c in enumerate(g) if i)
-        return torch.diag_embed(torch.stack([bend, torch.ones_like(e)], -1))
-
-
-def test_every_kind_is_counted_and_each_point_listed_once():
-    model, draw = Hills(), torch.Generator().manual_seed(0)
-    # the loss at e = −2, far below all others, is the entropy rate's only once it is the floor
-    model.floor = float(CHAIN.entropy_rate - model.loss(torch.tensor([-2.0, 0.0]).double()))
-    found = search_critical_points(model, draw, 60, (3.5, 1.0))
-    listed = found.theta[:, 0].sort().values
-    assert found.starts == 60 and found.half_width == (3.5, 1.0)
-    torch.testing.assert_close(listed, model.roots[2:], rtol=0, atol=1e-9)
-    assert found.on_plane > 0 and found.global_minima > 0
-    ends = torch.stack([found.theta[:, 0], found.theta[:, 1]], dim=-1)
-    assert torch.equal(found.loss, model.loss(ends)) and found.curvature.shape == (3, 2)
-    assert (found.curvature.diff(dim=1) >= 0).all()
-    assert found.on_plane + found.global_minima + found.not_found <= 57
+from flowsim import Label, Model, from_loss
+from flowsim.landscape import critical_points_in
+from flowsim.landscape.critical import classify_critical
 
 
 class Formula(Model):
