@@ -14,7 +14,7 @@ from flowsim.curves import curves_of
 from flowsim.errors import InputError
 from flowsim.labels import Label
 from flowsim.records.attributes import axes_of, became_of, end_names, fixed_of, meanings, plain
-from flowsim.records.ends import all_alike, recorded_ends
+from flowsim.records.ends import all_alike, per_end
 from flowsim.spec import chain_of
 from flowsim.training.trained import AT_UNIGRAM, LEARNED_SAMPLED
 
@@ -124,7 +124,7 @@ def _portrait(record: xr.Dataset) -> dict[str, Any]:
                          "share_differs", "cells_differ", "orbits_unfinished"),
         "critical_points": points,
         **({"cells_sliding": (record["sliding_time"] > 0).sum()} if sliding else {}),
-        "ends": recorded_ends(record),
+        "ends": per_end(record),
     }  # fmt: skip
 
 
@@ -196,7 +196,7 @@ def scan_summary(record: xr.Dataset) -> dict[str, Any]:
         "saddle": sum(counts[name] for name in names if name.startswith("saddle")),
         "basins": basins,
         **_starting_with(record, "largest_drift_", "refine_", "confirm_"),
-        "ends": recorded_ends(record),
+        "ends": per_end(record),
     }
 
 

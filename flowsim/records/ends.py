@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import numpy as np
 import xarray as xr
@@ -12,63 +11,30 @@ from flowsim.records.attributes import meanings
 
 #: Names of codes that are no basin begin so.
 NO_BASIN = ("unresolved", "saddle")
-#: Variables over starts that ``per_end`` uses, and names of what it gives.
+#: Variables over starts from which these numbers are, and names of the numbers.
 _PER_START = ("edge_distance", "settling_time")
 _OF_END = re.compile("share|(smallest|median)_distance|(median|largest)_time|by_time_.*")
 
 
-def per_end(
-    record: xr.Dataset, **own: Callable[[xr.Dataset], float]
-) -> dict[str, dict[str, float]]:
-    """Numbers of every end of a portrait or a scan: share, distances to the edge, and times.
-
-    Args:
-        record: of a portrait or a scan.
-        own: further numbers by name: functions of the starts that end there, a dataset over
-            ``start`` with the record's variables.
-
-    Returns:
-        By the name of the end: ``share`` of the starts; if the record has them,
-        ``smallest_distance`` and ``median_distance`` to another end, ``median_time`` and
-        ``largest_time`` until the excess loss has fallen (``settling_time``), and ``by_time_T``,
-        the part of its starts for which that time is at most T, for powers of ten.
-
-    >>> import flowsim
-    >>> model = flowsim.model("canonical", 0.5, 0.8)
-    >>> record = flowsim.portrait(model, resolution=8, edge=True)
-    >>> found = flowsim.boundary.per_end(record, largest=lambda starts: float(starts.e.max()))
-    >>> found["local_minimum"]["share"], found["local_minimum"]["largest"]
-    (0.53125, 2.625)
-    """
-    label = record["label"]
-    names = meanings(label)
-    over = [name for name in map(str, record) if record[name].dims == label.dims]
-    needed = over if own else [name for name in ("label", *_PER_START) if name in over]
-    starts = record[needed].stack(start=label.dims, create_index=bool(own))
-    starts = starts.reset_index("start") if own else starts
-    codes, found = starts["label"].to_numpy(), {}
-    powers = decades(starts["settling_time"].to_numpy()) if "settling_time" in starts else range(0)
-    for code, name in enumerate(names):
-        here = starts.isel(start=codes == code)
-        if name.startswith(NO_BASIN) or not here.sizes["start"]:
-            continue
-        numbers = {"share": here.sizes["start"] / len(codes)}
-        if "edge_distance" in here:
-            away = here["edge_distance"].to_numpy()
-            numbers["smallest_distance"] = float(np.nanmin(away))
-            numbers["median_distance"] = float(np.nanmedian(away))
-        times = here["settling_time"].to_numpy() if powers else np.empty(0)
-        if np.isfinite(times).any():
-            numbers["median_time"] = float(np.nanmedian(times))
-            numbers["largest_time"] = float(np.nanmax(times))
-            numbers |= {f"by_time_{10.0**n:g}": float((times <= 10.0**n).mean()) for n in powers}
-        found[name] = numbers | {name: float(count(here)) for name, count in own.items()}
-    return found
-
-
 def with_ends(record: xr.Dataset) -> xr.Dataset:
-    """The record with the numbers of every end, variables over ``basin``."""
-    found = per_end(record)
+    """The record with the numbers of every end, variables over ``basin``; see ``per_end``."""
+    label = record["label"]
+    codes, names, found = label.to_numpy(), meanings(label), {}
+    away, times = (record[name].to_numpy() if name in record else None for name in _PER_START)
+    for code, name in enumerate(names):
+        here = codes == code
+        if name.startswith(NO_BASIN) or not here.any():
+            continue
+        numbers = {"share": float(here.mean())}
+        if away is not None:
+            numbers["smallest_distance"] = float(np.nanmin(away[here]))
+            numbers["median_distance"] = float(np.nanmedian(away[here]))
+        if times is not None and np.isfinite(own := times[here]).any():
+            numbers["median_time"] = float(np.nanmedian(own))
+            numbers["largest_time"] = float(np.nanmax(own))
+            numbers |= {f"by_time_{10.0**n:g}": float((own <= 10.0**n).mean())
+                        for n in decades(times)}  # fmt: skip
+        found[name] = numbers
     names = list(map(str, record["basin"].to_numpy())) if "basin" in record else [*found]
     more = {
         key: ("basin", [found.get(name, {}).get(key, np.nan) for name in names],
@@ -79,8 +45,25 @@ def with_ends(record: xr.Dataset) -> xr.Dataset:
     return record.assign(more).assign_coords(basin=names)
 
 
-def recorded_ends(record: xr.Dataset) -> dict[str, dict[str, float]]:
-    """The table of ends that ``with_ends`` has put into a record, as ``per_end`` returns it."""
+def per_end(record: xr.Dataset) -> dict[str, dict[str, float]]:
+    """Numbers of every end of a portrait or a scan: share, distances to the edge, and times.
+
+    Args:
+        record: of a portrait or a scan.
+
+    Returns:
+        By the name of the end: ``share`` of the starts; if the record has them,
+        ``smallest_distance`` and ``median_distance`` to another end, ``median_time`` and
+        ``largest_time`` until the excess loss has fallen (``settling_time``), and ``by_time_T``,
+        the part of its starts for which that time is at most T, for powers of ten.
+
+    >>> import flowsim
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> record = flowsim.portrait(model, resolution=8, edge=True)
+    >>> found = flowsim.boundary.per_end(record)["local_minimum"]
+    >>> found["share"], round(found["smallest_distance"], 3)
+    (0.53125, 0.074)
+    """
     if "share" not in record:  # no start was decided
         return {}
     kept = [str(name) for name in record if _OF_END.fullmatch(str(name))]
