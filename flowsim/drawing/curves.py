@@ -61,9 +61,9 @@ def draw_gaussian(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
     if "share" in record:
         draw_shares(record, ax, "sigma")
         if "trained_share" in record:
-            look: dict[str, Any] = {"linestyle": "dashed", "markerfacecolor": "white"}
+            hollow: dict[str, Any] = {"linestyle": "dashed", "markerfacecolor": "white"}
             steps = f", {optimizer_caption(record)}"
-            draw_shares(record, ax, "sigma", "trained_share", steps, **look)
+            draw_shares(record, ax, "sigma", "trained_share", steps, **hollow)
         ax.set(xscale="log", xlabel=name_of(record, "sigma"))
         ax.set_ylabel(f"share of {record.attrs['samples']} starts per $\\sigma$, 95 % interval")
     else:

@@ -255,7 +255,7 @@ def training_summary(record: xr.Dataset) -> dict[str, Any]:
     a = json.loads(record.attrs["settings"])
     final = record["loss"].isel(step=-1).to_numpy()
     alone = ("p", "q", "entropy_rate", "stationary_entropy")
-    found = {name: record[name][0] for name in alone if name in record}
+    found: dict[str, Any] = {name: record[name][0] for name in alone if name in record}
     if "p" in record:
         open_gap = record["stationary_entropy"] - record["entropy_rate"]
         above = final - record["entropy_rate"].to_numpy()
