@@ -429,7 +429,7 @@ def wanders(rows: Any) -> Tensor:
     low = high = rows.theta
     found = torch.zeros_like(h, dtype=torch.bool)
     for attempt in range(1, _LONG * _ON + 1):
-        *moved, h, low, high = rows.replayed("wander", _wander, _MOVED, h, low, high)
+        *moved, h, low, high = rows.replayed("wander", explicit_steps, _MOVED, h, low, high)
         vars(rows).update(zip(_MOVED, moved, strict=True))
         if attempt > _ON // 2:
             returns.record(attempt, index, rows)
@@ -445,7 +445,7 @@ def wanders(rows: Any) -> Tensor:
     return found
 
 
-def _wander(rows: Any, h: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, ...]:
+def explicit_steps(rows: Any, h: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, ...]:
     """Two explicit steps; what they change of rows, the next h, and the least and largest θ."""
     m, k = rows.y.shape
     units = torch.where(rows.chart.logarithmic, 1.0, rows.way.unsqueeze(1))

@@ -11,7 +11,7 @@ import flowsim
 from flowsim import Label, Rule
 from flowsim.flow.growth import Growth
 from flowsim.flow.idle import WINDOW, Idle
-from flowsim.flow.recurrence import Passages, hermite
+from flowsim.flow.recurrence import FIRST, Passages, Returns, explicit_steps, hermite
 from flowsim.landscape.critical import curvatures
 from flowsim.landscape.ends import Ends
 from flowsim.landscape.stability import stability, velocity_fades
@@ -246,3 +246,30 @@ def test_limits_say_how_many_starts_ended_where():
     start = torch.tensor([[[1.0, 0.5], [1.0, -1.2]]], dtype=torch.float64)
     found = flowsim.find_limits(flowsim.model("canonical", 0.5, 0.8), start)
     assert repr(found).startswith("<Limits of 2 starts: 1 local_minimum, 1 global_minimum; theta,")
+
+
+def on_a_circle(time):
+    """The start (1, 0) of x′ = v and v′ = −x at a time, as rows that are followed have it."""
+    y = torch.tensor([[math.cos(time), -math.sin(time)]], dtype=torch.float64)
+    turn = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
+    return SimpleNamespace(
+        y=y, theta=y, field=y @ turn.T, jacobian=turn[None], time=torch.tensor([time]).double(),
+        way=torch.ones(1).double(), model=None, _linearise=lambda: None,
+        chart=SimpleNamespace(logarithmic=y > 9, velocity=lambda model, y: y @ turn.T),
+    )  # fmt: skip
+
+
+def test_a_surface_is_taken_anew_where_a_row_has_returned_to_it_until_twice_the_steps():
+    start, index = on_a_circle(0.0), torch.arange(1)
+    returns, seen = Returns(start.y, start.field, start.field, start.time, 3000), []
+    for attempt in range(1, 2 * FIRST + 1):
+        returns.record(attempt, index, on_a_circle(0.3 * attempt))
+        seen.append((int(returns.since), int(returns.count)))
+    assert seen[FIRST - 1 :: FIRST] == [(FIRST, 0), (2 * FIRST, 0)] and seen[-2][1] == 2
+
+
+def test_explicit_steps_follow_the_flow():
+    rows = on_a_circle(0.0)
+    *_, h, _, _ = explicit_steps(rows, torch.full((1,), 0.05).double(), rows.theta, rows.theta)
+    torch.testing.assert_close(rows.y, on_a_circle(float(rows.time)).y, rtol=0, atol=1e-4)
+    assert rows.time > 0.1 and h > 0.05
