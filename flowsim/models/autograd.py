@@ -59,7 +59,7 @@ class _Derivative(torch.autograd.Function):
 _Derivative.forward.__signature__ = inspect.signature(_Derivative.forward)  # type: ignore[attr-defined]
 
 
-def filled(
+def evaluate_rows(
     theta: Tensor, axes: int, fill: Callable[[np.ndarray, np.ndarray], None], at_once: int = 4096
 ) -> Tensor:
     """A compiled quantity at θ (..., k), a number, a vector or a matrix by its ``axes``.

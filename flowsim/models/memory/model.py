@@ -170,7 +170,7 @@ class MemoryModel(RecordedModel):
                 self.length, self._chances, self._laws, found,
             )  # fmt: skip
 
-        return autograd.filled(theta, axes, fill)
+        return autograd.evaluate_rows(theta, axes, fill)
 
 
 @lru_cache(maxsize=32)

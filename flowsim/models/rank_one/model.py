@@ -169,10 +169,10 @@ class RankOneModel(OnChain):
                     zeros, ones = ((both[:, x] @ weights[x]) / weights[x].sum() for x in (0, 1))
                     found[:, 0] = ones - zeros
 
-            return autograd.filled(theta, 0, combine, max(1, _ROOM // len(symbol)))
+            return autograd.evaluate_rows(theta, 0, combine, max(1, _ROOM // len(symbol)))
         what, axes = {"excess": (EXCESS, 0), "gradient": (GRADIENT, 1), "hessian": (HESSIAN, 2),
                       "stiffness": (STIFFNESS, 0)}[quantity]  # fmt: skip
-        return autograd.filled(theta, axes, partial(self._fill, what))
+        return autograd.evaluate_rows(theta, axes, partial(self._fill, what))
 
     def _fill(self, what: int, rows: np.ndarray, found: np.ndarray) -> None:
         """Write a compiled quantity of rows (n, k) to ``found``, (n, width)."""

@@ -117,7 +117,7 @@ class AttentionModel(OnChain):
             while (status := values_of(what, rows, table.reals, table.ints, found)) > 0:
                 table.add(status - 1)
 
-        return autograd.filled(theta, axes, fill)
+        return autograd.evaluate_rows(theta, axes, fill)
 
     def _table(self) -> LawTable:
         return law_table(self.chain, self.length, self.dynamic_bias, self.compress)
