@@ -32,14 +32,21 @@ _KEPT, _TURNS = 9, 4
 _NEAR, _REMAINS = 1e-3, 1e-2
 #: An orbit is closed when it misses itself by this part of its extent at most.
 _CLOSED = 1e-7
+#: Two returns this near, in parts of the orbit's extent, differ by errors alone.
+_ROUNDED = 1e-6
 #: It drifts when it misses itself, from turn to turn, by the same within this part.
 _SAME_WAY = 0.1
+#: Turns take as long within this part.
+_ABOUT = 0.1
 #: An orbit that misses itself by more when it is followed with larger errors is not closed.
 _MISSES = 1e-4
 #: A spiral into a sink is tried at so many distances, its own times 1, 1/2, …, and one outwards at
 #: 1, 2, …; each must come nearer, or further, by more than the last in a turn, of at most so many
 #: steps.
 _COPIES, _OUT, _NEARER, _MOST = 10, 41, 1e-6, 2000
+#: What is this many times as far from a sink as it was spirals into none, and what goes this many
+#: times as far in a piece of its steps as in the first does not stay.
+_LOST = 1e3
 #: Two coordinates that turn at a place without a rate fall to it where so many copies come nearer
 #: by a power of their distance, within the last part.
 _NO_RATE, _STILL_COPIES, _POWER = 1e-12, 6, 1.2
@@ -62,7 +69,8 @@ _APART, _SLOWLY, _BESIDE, _LONGER, _ON_AND_ON = 0.1, 0.1, 5e-2, 1.1, 0.95
 _CREEPS, _LITTLE, _NEWTON, _AWAY, _NEAR_COPIES, _LEAST = 0.5, 0.1, 3, 1e-3, 6, 1e-7
 #: Growth in a turn by less than these parts may come from errors, small or large ones.
 _GROWN, _LEAVES = 1e-5, 0.05
-#: A step is cut into so many parts to find where it crosses a surface, and the part again.
+#: A step is cut into so many parts to find where it crosses a surface, the part again, and its
+#: part again; in that the crossing is as on a line.
 _SECTIONS = 64
 #: Pieces of a row's steps, of which the first is left out; a row is looked at first when so many
 #: of as many parts of each are over.
@@ -197,19 +205,19 @@ class Returns:
         """Periods by a turn of the last place and of the one before, (m,); NaN if none is seen.
 
         The first returns at some distance from itself; a part of the distance of both is left.
-        And whether smaller errors may see one.
+        Where both are one place, another is taken, towards the middle of the orbit. And whether
+        smaller errors may see one.
         """
         own, pick = torch.arange(len(index), device=index.device), _KEPT - 1 - turns
         last, before = self.places[index, -1], self.places[index][own, pick]
+        same = ((last - before).abs() <= _ROUNDED * self.scale[index]).all(1, keepdim=True)
+        before = torch.where(same, last + _AWAY * (self.centre(index) - last), before)
         period = self.times[index, -1] - self.times[index][own, pick]
         state = fine(torch.cat([chart.to_theta(last), chart.to_theta(before)]))
         both = index.repeat(2)
         normal, anchor = (self.normal / self.scale)[both], self.anchor[both]
-        state, arrived, extent = _until(state, period.repeat(2))
-        late = -((state.y - anchor) * normal).sum(1) / (state.field * normal).sum(1)
-        curve = curve_of(state.jacobian, state.field)
-        place = state.y + late.unsqueeze(1) * (state.field + late.unsqueeze(1) / 2 * curve)
-        seen = (arrived & (late.abs() < 0.1 * period.repeat(2))).view(2, -1).all(0)
+        place, whole, extent = _return(state, anchor, normal, period.repeat(2))
+        seen = whole.isfinite().view(2, -1).all(0)
         extent = extent[: len(index)]
         extent = torch.maximum(extent, 1e-9 * extent.amax(1, keepdim=True)).clamp_min(1e-300)
         there, other = place.view(2, *last.shape)
@@ -218,7 +226,7 @@ class Returns:
         rate = remains.norm(dim=1) / apart.norm(dim=1)
         closed = (missed <= _CLOSED) & exact
         cycle = (rate < (0.99 if exact else 0.9)) & (missed / (1 - rate) <= _REMAINS)
-        first, second = (period + part for part in late.view(2, -1))
+        first, second = whole.view(2, -1)
         signed = (remains * apart).sum(1) / apart.square().sum(1)
         limit = first + signed / (1 - signed) * (first - second)
         whole = torch.where(closed, first, limit)
@@ -427,7 +435,7 @@ def wanders(rows: Any) -> Tensor:
     rows, index, h, pieces = copy(rows), torch.arange(len(rows.y)), rows.h, list[Tensor]()
     returns = Returns(rows.y, rows.field, curve_of(rows.jacobian, rows.field), rows.time, _ON)
     low = high = rows.theta
-    found = torch.zeros_like(h, dtype=torch.bool)
+    found = gone = torch.zeros_like(h, dtype=torch.bool)
     for attempt in range(1, _LONG * _ON + 1):
         *moved, h, low, high = rows.replayed("wander", explicit_steps, _MOVED, h, low, high)
         vars(rows).update(zip(_MOVED, moved, strict=True))
@@ -435,13 +443,14 @@ def wanders(rows: Any) -> Tensor:
             returns.record(attempt, index, rows)
         if attempt % (_ON // _PIECES) == 0:
             pieces.append(torch.stack([low, high]))
+            gone = gone | (high - low > _LOST * pieces[0].diff(dim=0)[0]).any(1)
             low = high = rows.theta
         if attempt % _ON == 0:
             least, most = torch.stack(pieces, 2).unflatten(2, (_PIECES, -1))
             least, most = least.amin(2)[:, 1:], most.amax(2)[:, 1:]
-            found |= _alike(least, most, True) & ~returns.may_cycle(index)
-            if bool(found.all()):
-                break
+            found = found | _alike(least, most, True) & ~returns.may_cycle(index)
+        if bool((found | gone).all()):
+            break
     return found
 
 
@@ -508,14 +517,11 @@ def _turn_of(
     known = places.isfinite().all(2, keepdim=True)
     theta = torch.where(known, places, anchor.unsqueeze(1)).flatten(0, 1)
     padded = padded_indices(torch.ones_like(own, dtype=torch.bool))
-    state, arrived, _ = _until(fine(theta[padded]), period[own[padded]])
-    theta, arrived = state.theta[: len(own)], arrived[: len(own)]
-    field = model.field(theta)
-    curve = curve_of(model.jacobian(theta), field)
-    late = -((theta - anchor[own]) * normal[own]).sum(1) / (field * normal[own]).sum(1)
-    there = theta + late.unsqueeze(1) * (field + late.unsqueeze(1) / 2 * curve)
-    seen = (arrived & (late.abs() < 0.1 * period[own])).view(shape[:2]) & known[:, :, 0]
-    return there.view(shape), (period[own] + late).view(shape[:2]), seen.all(1)
+    rows = own[padded]
+    surfaces = anchor[rows], normal[rows], period[rows]
+    there, time, _ = _return(fine(theta[padded]), *surfaces, model)
+    there, time = there[: len(own)].view(shape), time[: len(own)].view(shape[:2])
+    return there, time, (time.isfinite() & known[:, :, 0]).all(1)
 
 
 def curve_of(jacobian: Tensor, field: Tensor) -> Tensor:
@@ -523,22 +529,52 @@ def curve_of(jacobian: Tensor, field: Tensor) -> Tensor:
     return (jacobian @ field.unsqueeze(2)).squeeze(2)
 
 
-def _until(state: Any, wanted: Tensor) -> tuple[Any, Tensor, Tensor]:
-    """Follow all rows to the times wanted, (m,); which arrived, and their extents on the way."""
+def _return(
+    state: Any, anchor: Tensor, normal: Tensor, period: Tensor, model: Any = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Where and when all rows cross their surfaces after about a period, (m, k) and (m,), or NaN.
+
+    And their extents in y on the way. Of several crossings the one nearest to the period counts.
+    With a model surfaces are in θ, else in y.
+    """
     low = high = state.y
+    place, time, off = anchor * torch.nan, period * torch.nan, _ABOUT * period
+
+    def height(rows: Any) -> Tensor:
+        return (((rows.y if model is None else rows.theta) - anchor) * normal).sum(1)
+
     for _ in range(_MOST):
-        left = wanted - state.time
-        going = (left > 0) & ~state.stuck
+        going = (state.time - period < off) & ~state.stuck
         if not bool(going.any()):
             break
-        lands = state.h >= left
-        h = torch.where(going, torch.minimum(state.h, left), 0.0)
-        before = state.time
-        _advance(state, h, going)
-        arrived = going & lands & (state.time > before)
-        state.time = torch.where(arrived, wanted, state.time)
+        before = copy(state)
+        _advance(state, state.h, going)
         low, high = torch.minimum(low, state.y), torch.maximum(high, state.y)
-    return state, state.time >= wanted, high - low
+        late = state.time >= period - off
+        if not bool(late.any()):
+            continue
+        crosses = going & late & (height(before) < 0) & (height(state) >= 0)
+        if bool(crosses.any()):
+            h = state.time - before.time
+            part, at = _crossing(_ends(before, state, model), h, anchor, normal)
+            when = before.time + part * h
+            crosses &= (when - period).abs() <= off
+            place = torch.where(crosses.unsqueeze(1), at, place)
+            time = torch.where(crosses, when, time)
+            off = torch.where(crosses, (when - period).abs(), off)
+    return place, time, high - low
+
+
+def _ends(before: Any, after: Any, model: Any) -> list[Tensor]:
+    """Places, slopes and curvatures at both ends of a step, (m, k): of y, or with a model of θ."""
+    found = []
+    for rows in (before, after):
+        place, slope, jacobian = rows.y, rows.field, rows.jacobian
+        if model is not None:
+            place = rows.theta
+            slope, jacobian = model.field(place), model.jacobian(place)
+        found += [place, slope, curve_of(jacobian, slope)]
+    return found
 
 
 def _advance(state: Any, h: Tensor, going: Tensor) -> None:
@@ -554,12 +590,13 @@ def _crossing(ends: Sequence[Tensor], h: Tensor, anchor: Tensor, normal: Tensor,
     shifts = (anchor, still, still, anchor, still, still)
     heights = [((x - y) * normal).sum(1, True) for x, y in zip(ends, shifts, strict=True)]
     low, parts = torch.zeros_like(h), torch.arange(1, 1 + _SECTIONS).to(h) / _SECTIONS
-    for _ in range(9):
+    for _ in range(3):
         over = hermite(heights, h, low + width * parts) >= 0
         over[:, -1] = True
         low = low + width * (over.int().argmax(1, keepdim=True) / _SECTIONS)
         width /= _SECTIONS
-    part = low + width
+    below, above = (hermite(heights, h, x) for x in (low, low + width))
+    part = low + width * (below / (below - above)).nan_to_num(1.0).clamp(0.0, 1.0)
     return part[:, 0], hermite(ends, h, part)
 
 
@@ -625,7 +662,7 @@ def spirals(
     groups = (found & ~still).nonzero()[:, 0], (found & still).nonzero()[:, 0]
     found[rows] = False
     for rows, many, flat in zip(groups, (count, _STILL_COPIES), (False, True), strict=True):
-        for fine, sure in zip(fines, (_CLEARLY, _NEARER), strict=True):
+        for fine, sure in zip(fines, (_CLEARLY, _NEARER), strict=False):
             if not len(rows):
                 break
             by, own = partial(growth, fine), part[:many]
@@ -652,7 +689,7 @@ def _growth(
     """The logarithm of what a turn multiplies the distance of copies (m, k) by, (m,); NaN: no turn.
 
     A group of copies is followed no longer when one of it has not turned after ``longest``, (m,),
-    or has come nearer, times ``sign``, by too little.
+    has gone far away, or has come nearer, times ``sign``, by too little.
     """
 
     def distance(place: Tensor) -> Tensor:
@@ -666,23 +703,21 @@ def _growth(
     found = torch.full_like(near, torch.nan)
     over = left = torch.zeros_like(found, dtype=torch.bool)  # left the surface it starts on
     for _ in range(_MOST):
-        failed = torch.where(found.isnan(), state.stuck | (state.time > longest),
-                             ~(sign * found < -_NEARER))  # fmt: skip
+        gone = state.stuck | (state.time > longest)
+        gone |= (sign > 0) & (distance(state.theta) > _LOST * near)
+        failed = torch.where(found.isnan(), gone, ~(sign * found < -_NEARER))
         over = over | torch.isin(group, group[failed])
         going = found.isnan() & ~over
         if not bool(going.any()):
             break
-        before = state.theta, state.time
+        before = copy(state)
         _advance(state, state.h, going)
         there = ((state.theta - about) * normal).sum(1)
-        crosses = (((before[0] - about) * normal).sum(1) < 0) & (there >= 0) & found.isnan()
+        crosses = (((before.theta - about) * normal).sum(1) < 0) & (there >= 0) & found.isnan()
         crosses, left = crosses & left, left | (there > 0)
         if bool(crosses.any()):
-            ends: list[Tensor] = []
-            for at in (before[0], state.theta):
-                slope = model.field(at)
-                ends += [at, slope, (model.jacobian(at) @ slope.unsqueeze(2)).squeeze(2)]
-            place = _crossing(ends, state.time - before[1], about, normal)[1]
+            ends = _ends(before, state, model)
+            place = _crossing(ends, state.time - before.time, about, normal)[1]
             found = torch.where(crosses, (distance(place) / near).log(), found)
     return found
 

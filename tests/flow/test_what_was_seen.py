@@ -41,6 +41,9 @@ def labels(found):
     [
         (lambda x, v: [v, -x], [[1.0, 0.0]], 2 * math.pi),
         (lambda x, v: [v, (1 - x**2) * v - x], [[3.0, 1.0]], 6.6632868593),
+        pytest.param(  # whose surface is crossed where the orbit jumps
+            lambda x, v: [v, 100 * (1 - x**2) * v - x], [[2.0, 0.3]], 162.83707,
+            marks=pytest.mark.slow),
         pytest.param(  # which another coordinate approaches slowly
             lambda x, v, z: [v, (1 - x**2) * v - x + 0 * z, -1e-5 * z], [[2.0, 0.5, 1.0]],
             6.6632868593, marks=pytest.mark.slow),
@@ -50,6 +53,7 @@ def test_closed_orbits_and_cycles_are_periodic(formula, starts, period):
     found = flowsim.find_limits(Field("xvz"[: len(starts[0])], formula), starts)
     assert labels(found) == PERIODIC and (found.rule == Rule.RETURNS).all()
     assert np.abs(found.period / period - 1).max() < 1e-5
+    assert found.evaluations.max() < 8 * 1200
 
 
 @pytest.mark.slow
