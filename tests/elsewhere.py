@@ -41,11 +41,6 @@ def loaded(path):
     return module
 
 
-def large(task):
-    """16 MB, far more than a pipe takes at once, of as much."""
-    return task + 1
-
-
 def of_number(number):
     if number == 2:
         raise InputError("two is refused")

@@ -15,7 +15,6 @@ from flowsim import BinaryChain
 from flowsim.compiled import config
 from flowsim.flow.return_codes import MINIMA, REST, TRAPPED
 from flowsim.models import RankOneModel, UniformAttentionModel
-from flowsim.models.rank_one.attention import field
 from flowsim.models.rank_one.attention import termination as ends
 from flowsim.models.uniform.rows import MEMORY
 from flowsim.models.uniform.sums import EACH, SUMS, class_sums
@@ -68,17 +67,6 @@ def test_curvatures_count_along_the_surface_of_what_is_conserved():
                     y, -hessian / metric[:, None], -least + off, ints, np.empty((k, k))
                 )
                 assert found == (off > 0)
-
-
-def creeping(before, fall, off, sign=1, time=1.13e4, mark=7, theta=THETA):
-    row = attention_row(theta=theta)
-    value = field.excess(row.y, row.reals, row.ints, row.memory)
-    limit, memory = value - fall * fall / (before - fall), row.memory
-    memory[ends.TIME], memory[ends.MARK] = time, mark
-    memory[ends.LIMIT] = limit + off * limit
-    memory[ends.EXCESSES + 6] = value + fall
-    memory[ends.EXCESSES + 4] = value + fall + before
-    return decide(ends, row, 1e-3, -sign * np.eye(len(row.y))), limit, memory
 
 
 def test_next_to_p_and_q_of_sum_one_rounding_does_not_hide_a_minimum():

@@ -5,13 +5,10 @@ import pytest
 import torch
 from conftest import rows
 
-from flowsim import BinaryChain
 from flowsim.flow.any_loss import any_times
 from flowsim.flow.batch import padded_indices, times_to_fraction
 from flowsim.flow.options import Steps
 from flowsim.interface import Model
-
-CHAIN = BinaryChain(0.5, 0.8)
 
 
 class Damped(Model):

@@ -10,8 +10,6 @@ from flowsim import portrait as portrait_record
 from flowsim.curves import curves_of
 from flowsim.drawing.plane import draw_layers
 
-STATES = ["--model", "states", "--states", "5", "--p", "0.9"]
-
 
 @pytest.fixture(scope="module", params=[(5, 0.9, 4), (5, 0.7, 1)], ids=str)
 def record(request):

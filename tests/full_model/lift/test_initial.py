@@ -18,8 +18,6 @@ from full_model import (
     unigram_trap,
 )
 
-F64 = torch.float64
-
 
 @pytest.mark.parametrize("attention", ["softmax", "none"])
 def test_a_rank_one_start_has_a_gaussian_point_and_random_signs(attention):

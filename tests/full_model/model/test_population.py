@@ -19,8 +19,6 @@ from full_model import (
 )
 from full_model.model import population
 
-F64 = torch.float64
-
 
 def test_source_agrees_with_the_chain():
     chains = [BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3), BinaryChain(1e-6, 0.5)]

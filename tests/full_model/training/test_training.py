@@ -20,7 +20,6 @@ from full_model import (
 )
 from full_model.model.batches import batch_gradient
 
-F64 = torch.float64
 CHAIN = BinaryChain(0.5, 0.8)
 
 
