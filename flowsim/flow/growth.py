@@ -219,8 +219,9 @@ class Growth:
         end = ends.theta[rows]
         away = (end - self.start[rows]).abs()
         grows, wide = self._on(self.time, rows), self._on(self.far, rows)
-        # by distance where the last tenfold distances took less than two tenfold times
-        fast = self.far.time[rows, -4] > 1e-2 * self.far.time[rows, -1]
+        # by distance where the last tenfold distances took less than two tenfold times, till now
+        now = torch.fmax(self.far.time[rows, -1], self.last_time(rows))
+        fast = self.far.time[rows, -4] > 1e-2 * now
         fast |= self.time.theta[rows, -4, 0].isnan()
         grows = torch.where(fast.unsqueeze(1), wide, grows)
         leads = away >= _PART * away.amax(1, keepdim=True)

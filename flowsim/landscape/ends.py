@@ -45,6 +45,9 @@ _EQUAL = 1e-9
 #: Ends are numbered by their losses where these differ by this part of those between the ends, or
 #: else by their places, where these differ by it; a minimum at a kink is known to 1e-8 of its way.
 _IN_ORDER = 1e-6
+#: Points are at a kink where their slopes make more than this part of a rise between them; there
+#: losses are lowered by so many steps. Slopes are taken beside them, at this part of the way.
+_AT_KINK, _LOWERED, _BESIDE = 1e-3, 60, 1e-6
 #: Losses on the way along a set of ends differ by this part of those on the straight way at most.
 _LEVEL = 1e-6
 #: Points at once, of many.
@@ -192,7 +195,7 @@ class Ends:
         self._flow = model
         self.named = model.end_losses() is not None
         self._members: list[Tensor] = []
-        self._traced: list[float] = []  # how far from a curve's first member it was followed
+        self._traced: list[float] = []  # how far from its first member a curve needs no following
         self._rounding = 0.0
 
     @property
@@ -279,9 +282,13 @@ class Ends:
             number, i = len(self.found), int(left[0])
             name = _named(kind, sum(end.kind == kind for end in self.found) + 1)
             dimension = self._dimension(theta[i]) if critical else 0
+            walked = 0.0
+            if kind == "minimum" and not dimension:
+                dimension = self._dimension_at_kink(theta[i], theta[left[1:]])
+                walked = math.inf if dimension else walked
             self.found.append(End(kind, float(loss[i]), theta[i], dimension, name, self._rounding))
             self._members.append(theta[i : i + 1])
-            self._traced.append(0.0)
+            self._traced.append(walked)
             if critical:
                 others, single = theta[i].expand(len(left), -1), torch.tensor(dimension == 0)
                 joins = self._one(theta[left], others, kind == "minimum", single)
@@ -399,7 +406,7 @@ class Ends:
                 new = left[self._no_gap(theta[left], members[column], dimension)]
                 if len(new):
                     break
-            if walks and not len(new):
+            if walks and not len(new) and self._traced[number] < math.inf:
                 reach = float(torch.cdist(theta[left], members[:1]).max())
                 if dimension == 1 and self._traced[number] < reach:
                     self._trace(number, reach)
@@ -422,10 +429,54 @@ class Ends:
         straight = self.model.loss(way).detach()
         rise = (straight - straight[0]).abs().amax(0)
         inner = self._polished(way[1:-1].reshape(-1, one.shape[1]), _PROJECTED, dimension)
-        way = torch.cat([one[None], inner.reshape(_BETWEEN, *one.shape), other[None]])
+        inner, length = inner.reshape(_BETWEEN, *one.shape), (other - one).norm(dim=-1)
+        at_kink = self._at_kink(one, other, rise)
+        if bool(at_kink.any()):
+            inner[:, at_kink] = self._lowered(way[1:-1, at_kink], straight[0, at_kink])
+            rise = torch.where(at_kink, self._slope(one, other), rise)
+        way = torch.cat([one[None], inner, other[None]])
         level = self._level(way, one, rise).all(0)
-        gaps, length = way.diff(dim=0).norm(dim=-1).amax(0), (other - one).norm(dim=-1)
-        return level & (gaps <= 0.5 * length)
+        return level & (way.diff(dim=0).norm(dim=-1).amax(0) <= 0.5 * length)
+
+    def _slope(self, one: Tensor, other: Tensor) -> Tensor:
+        """What slopes next to points (m, k) make of the way between them, (m,); 0 but at kinks."""
+        places = [x + _BESIDE * (y - x) for x, y in ((one, other), (other, one))]
+        speed = torch.stack([self._flow.field(place).detach().norm(dim=1) for place in places])
+        return speed.amax(0) * (other - one).norm(dim=1)
+
+    def _at_kink(self, one: Tensor, other: Tensor, rise: Tensor) -> Tensor:
+        """Mask of pairs of minima (m, k) at a kink, between which the loss rises so much, (m,)."""
+        if type(self._flow).field is not Model.field:
+            return torch.zeros(len(one), dtype=torch.bool)
+        seen = rise > _UNITS * self.model.loss(one).detach().abs()
+        return seen & (self._slope(one, other) > _AT_KINK * rise)
+
+    def _lowered(self, theta: Tensor, level: Tensor) -> Tensor:
+        """Points (…, m, k) after steps to where a loss without curvature is at a level (m,)."""
+        for _ in range(_LOWERED):
+            excess = (self.model.loss(theta).detach() - level).clamp_min(0.0)
+            slope = self.model.gradient(theta).detach()
+            step = (excess / slope.square().sum(-1)).nan_to_num(0.0, 0.0, 0.0)
+            theta = theta - step.unsqueeze(-1) * slope
+        return theta
+
+    def _dimension_at_kink(self, theta: Tensor, others: Tensor) -> int:
+        """The dimension of minima at a kink that join a point (k,) to some of (m, k), else 0."""
+        away = (others - theta).norm(dim=1)
+        middle = self.model.loss((others + theta) / 2).detach()
+        one, loss = theta.expand_as(others), self.model.loss(others).detach()
+        here = self.model.loss(theta[None]).detach()
+        alike = self._at_kink(one, others, middle - here)
+        alike &= (loss - here).abs() <= _LEVEL * self._slope(one, others)
+        near = alike.nonzero()[:, 0]
+        near = near[away[near].argsort()[:_TRIED_MEMBERS]]
+        if len(near):
+            near = near[self._no_gap(one[near], others[near], 1)]
+        if not len(near):
+            return 0
+        radius = 0.1 * away[near].amin()
+        moved = self._lowered(theta + radius * torch.eye(len(theta)).to(theta), here) - theta
+        return int((torch.linalg.svdvals(moved / radius) > _NEW).sum())
 
     def _level(self, place: Tensor, one: Tensor, rise: Tensor) -> Tensor:
         """Return whether the loss at places (…, m, k) equals that at ``one`` (m, k).

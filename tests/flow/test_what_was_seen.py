@@ -113,6 +113,12 @@ def test_a_spiral_outwards_has_one_end_without_a_direction_or_a_loss():
     assert captions == ["to infinity: |x| → ∞ back and forth, |v| → ∞ back and forth"]
 
 
+@pytest.mark.slow
+def test_the_loss_at_infinity_is_not_that_of_how_a_start_left_a_plateau():
+    found = flowsim.find_limits(flowsim.from_loss(lambda x: torch.exp(-(x**3))), [[1e-3]])
+    assert labels(found) == INFINITY and 0 <= found.loss[0] < 1e-30
+
+
 def test_a_ring_of_minima_far_away_is_reached():
     radius, size = 100, 1e-8
     ring = flowsim.from_loss(lambda x, y: 1 / (1 + x**2 + y**2) + size * (x**2 + y**2))

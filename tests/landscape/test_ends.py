@@ -202,6 +202,28 @@ def test_places_about_a_corner_of_the_loss_are_one_minimum():
 
 
 @pytest.mark.parametrize(
+    ("f", "places", "dimensions", "numbers"),
+    [
+        (lambda x, y: (x * y - 1).abs(),
+         [[1.0, 1.0], [-2.0, -0.5], [1.5 + 1e-8, 1 / 1.5], [3.0, 1 / 3], [-0.7, -1 / 0.7]],
+         [1, 1], [1, 2, 1, 1, 2]),
+        (lambda x, y, z: ((x**2 + y**2 + z**2).sqrt() - 1).abs(),
+         [[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.6, 0.0, 0.8], [-0.6, 0.8, 0.0]], [2], [1] * 4),
+        (lambda x, y: (x.abs() - 1).abs() + (y.abs() - 1).abs(),
+         [[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [1 + 1e-8, 1.0]], [0, 0, 0], [1, 2, 3, 1]),
+    ],
+    ids=["hyperbola", "sphere", "four corners"],
+)  # fmt: skip
+def test_minima_at_a_kink_that_a_kink_without_a_rise_joins_are_one_set(
+    f, places, dimensions, numbers
+):
+    found, codes = found_from(f, places)
+    assert [end.dimension for end in found] == dimensions
+    pairs = set(zip(codes.tolist(), numbers, strict=True))
+    assert len(pairs) == len(set(numbers)) == len(set(codes.tolist()))
+
+
+@pytest.mark.parametrize(
     "tilt, count", [(0.02, 2), pytest.param(0.2, 1, marks=[pytest.mark.slow, pytest.mark.turns])]
 )
 def test_a_minimum_that_is_flat_along_a_curved_valley_is_one(tilt, count):
