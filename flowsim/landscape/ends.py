@@ -372,9 +372,7 @@ class Ends:
         points = torch.cat([one, other, between])
         speed = self._flow.field(points).detach().abs()
         ends = torch.maximum(speed[:m], speed[m : 2 * m]).repeat(len(_PARTS), 1)
-        steep = self._flow.jacobian(points[2 * m :]).detach().nan_to_num().abs()
-        size = between.abs().clamp_min(_NONE).unsqueeze(2)
-        rounding = _UNITS * (steep @ size).squeeze(2)
+        steep, rounding = self._steepness(between)
         quiet = (speed[2 * m :] <= _BARRIER * ends + rounding).all(1)
         if minima and type(self._flow).field is Model.field:
             way_off = (steep @ (other - one).abs().repeat(len(_PARTS), 1).unsqueeze(2)).squeeze(2)
@@ -438,18 +436,24 @@ class Ends:
         level = self._level(way, one, rise).all(0)
         return level & (way.diff(dim=0).norm(dim=-1).amax(0) <= 0.5 * length)
 
+    def _steepness(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """|J| at points (m, k), and what rounding changes of the field there, (m, k)."""
+        steep = self._flow.jacobian(theta).detach().nan_to_num().abs()
+        size = theta.abs().clamp_min(_NONE).unsqueeze(2)
+        return steep, _UNITS * (steep @ size).squeeze(2)
+
     def _slope(self, one: Tensor, other: Tensor) -> Tensor:
         """What slopes next to points (m, k) make of the way between them, (m,); 0 but at kinks."""
         places = [x + _BESIDE * (y - x) for x, y in ((one, other), (other, one))]
         speed = torch.stack([self._flow.field(place).detach().norm(dim=1) for place in places])
-        return speed.amax(0) * (other - one).norm(dim=1)
+        speed = (speed.amax(0) - self._steepness(one)[1].norm(dim=1)).clamp_min(0.0)
+        return speed * (other - one).norm(dim=1)
 
     def _at_kink(self, one: Tensor, other: Tensor, rise: Tensor) -> Tensor:
         """Mask of pairs of minima (m, k) at a kink, between which the loss rises so much, (m,)."""
         if type(self._flow).field is not Model.field:
             return torch.zeros(len(one), dtype=torch.bool)
-        seen = rise > _UNITS * self.model.loss(one).detach().abs()
-        return seen & (self._slope(one, other) > _AT_KINK * rise)
+        return self._slope(one, other) > _AT_KINK * rise.clamp_min(0.0)
 
     def _lowered(self, theta: Tensor, level: Tensor) -> Tensor:
         """Points (…, m, k) after steps to where a loss without curvature is at a level (m,)."""
@@ -467,7 +471,7 @@ class Ends:
         one, loss = theta.expand_as(others), self.model.loss(others).detach()
         here = self.model.loss(theta[None]).detach()
         alike = self._at_kink(one, others, middle - here)
-        alike &= (loss - here).abs() <= _LEVEL * self._slope(one, others)
+        alike &= (middle > here) & ((loss - here).abs() <= _LEVEL * self._slope(one, others))
         near = alike.nonzero()[:, 0]
         near = near[away[near].argsort()[:_TRIED_MEMBERS]]
         if len(near):
