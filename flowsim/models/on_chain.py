@@ -295,9 +295,10 @@ class ChainPlane(Plane):
         # the critical points e = 0 by kind: pieces of the axis, and the saddles between them
         low, high = window[self.x]
         x = torch.linspace(low, high, points, dtype=torch.float64)
-        kinds, saddles = self.line(x, fixed), self.saddles(x, fixed)
+        kinds = self.line(x, fixed)
         if kinds is None:
             return found
+        saddles = self.saddles(x, fixed)
         for left, right in pairwise([low, *saddles.tolist(), high]):
             inside = kinds[(x > left) & (x < right)]
             if len(inside):
@@ -337,7 +338,7 @@ class ChainPlane(Plane):
 
     def saddles(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
         """The w of saddles (w, 0): where the curvature in e changes its sign, by bisection."""
-        if "b" in fixed or self.model.chain.second_eigenvalue == 0:
+        if self.model.chain.second_eigenvalue == 0:
             return x[:0]
         above = self.curvature(x, fixed) > 0
         change = above[1:] != above[:-1]

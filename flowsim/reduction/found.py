@@ -63,7 +63,6 @@ class ReducedNetwork(RecordedModel):
     start: Tensor
     exactness: Exactness
     large: bool
-    called: dict[str, str]
 
     def embed(self, theta: Tensor) -> Tensor:
         """All weights as one vector, (..., P), at θ (..., k)."""
@@ -114,10 +113,6 @@ class ReducedNetwork(RecordedModel):
         return (
             f"{self.name}\n{self.exactness.weights} weights in {len(self.coordinates)} coordinates"
         )
-
-    @property
-    def long_names(self) -> dict[str, str]:  # type: ignore[override]
-        return self.called
 
     def attributes(self) -> dict[str, Any]:
         """Attributes for a record: the model's name, and its measured errors."""
@@ -195,7 +190,7 @@ def reduce(
             "__module__": "__main__" if home.startswith("flowsim.") else home, "name": title,
         })  # fmt: skip
         model: ReducedNetwork = kind()
-        model.network, model.basis, model.called = network, basis, called
+        model.network, model.basis, model.long_names = network, basis, called
         model.origin, model.large = origin_of(network.start, basis), network.large
         model.start = basis.T @ network.start
         model.exactness = Exactness(len(basis), off, steps, differ, sizes)

@@ -178,9 +178,11 @@ class RankOneModel(OnChain):
         """Write a compiled quantity of rows (n, k) to ``found``, (n, width)."""
         metric, (reals, ints, room) = np.array(self.metric), self._exact
         if self.attention:
-            attention_values(what, rows, metric, reals, ints, room, found)
+            attention_values(what, rows, reals, ints, room, found)
         else:
             plain_values(what, rows, metric, reals, found)
+        if what in (GRADIENT, HESSIAN):
+            found *= -np.repeat(metric, found.shape[1] // len(metric))
 
     @cached_property
     def _exact(self) -> tuple[np.ndarray, np.ndarray, int]:

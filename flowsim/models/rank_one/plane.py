@@ -65,7 +65,7 @@ class RankOnePlane(AttentionPlane):
         below; for p + q < 1 there is none: it is a maximum for w ≥ −1/2 and a saddle below.
         Source: own derivation.
         """
-        if not self._known(fixed):
+        if self.model.attention or not self.model.tied or "b" in fixed:
             return None
         sign = self.model.chain.second_eigenvalue
         if sign == 0:
@@ -75,8 +75,4 @@ class RankOnePlane(AttentionPlane):
 
     def saddles(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
         inside = bool(x[0] < -0.5 < x[-1]) and self.model.chain.second_eigenvalue != 0
-        return x.new_tensor([-0.5]) if inside and self._known(fixed) else x[:0]
-
-    def _known(self, fixed: Mapping[str, float]) -> bool:
-        """Return whether all points (w, 0) are critical and their kind is known."""
-        return not self.model.attention and self.model.tied and "b" not in fixed
+        return x.new_tensor([-0.5]) if inside else x[:0]

@@ -31,9 +31,12 @@ _far_jacobian = attention.linearise
 
 @compiled(nrt=True)
 def plain_values(what, theta, metric, reals, found):
-    """Without attention: fill ``found`` (n, 1, k, k² or 2) at ``theta`` (n, k), ReLU'(0) = 0."""
+    """Without attention: fill ``found`` (n, 1, k, k² or 2) at ``theta`` (n, k), ReLU'(0) = 0.
+
+    Of the gradient and the Hessian dθ/dt and its derivative are written, which lack −G.
+    """
     k = theta.shape[1]
-    mode, rate, steep = np.zeros(6, dtype=np.int64), np.zeros(k), np.zeros((k, k))
+    mode, rate = np.zeros(6, dtype=np.int64), np.zeros(k)
     for i in range(len(theta)):
         y = theta[i]
         mode[0] = OPEN if y[2] * y[1] > 0.0 else CLOSED
@@ -41,14 +44,9 @@ def plain_values(what, theta, metric, reals, found):
         if what == EXCESS:
             found[i, 0] = _excess(y, mode, reals)
         elif what == GRADIENT:
-            _velocity(y, mode, reals, rate)
-            for j in range(k):
-                found[i, j] = -metric[j] * rate[j]
+            _velocity(y, mode, reals, found[i])
         elif what == HESSIAN:
-            _jacobian(y, mode, reals, steep)
-            for j in range(k):
-                for m in range(k):
-                    found[i, k * j + m] = -metric[j] * steep[j, m]
+            _jacobian(y, mode, reals, found[i].reshape((k, k)))
         else:
             total = 0.0
             for x in range(2):
@@ -68,10 +66,13 @@ def plain_values(what, theta, metric, reals, found):
 
 
 @compiled(nrt=True)
-def attention_values(what, theta, metric, reals, ints, workspace, found):
-    """With attention: fill ``found`` (n, 1, k, k² or N(N + 1)); logits in the order (n, x, S)."""
+def attention_values(what, theta, reals, ints, workspace, found):
+    """Likewise with attention: ``found`` (n, 1, k, k² or N(N + 1)), logits in the order (n, x, S).
+
+    NaN where not finite.
+    """
     k, memory = theta.shape[1], np.zeros(workspace)
-    rate, steep = np.zeros(k), np.zeros((k, k))
+    rate = np.zeros(k)
     length = ints[_LENGTH]
     for i in range(len(theta)):
         y = theta[i]
@@ -79,14 +80,9 @@ def attention_values(what, theta, metric, reals, ints, workspace, found):
         if what == EXCESS:
             found[i, 0] = _far_excess(y, reals, ints, memory)
         elif what == GRADIENT:
-            if _far_velocity(y, reals, ints, memory, rate) == 0:
-                for j in range(k):
-                    found[i, j] = -metric[j] * rate[j]
+            _far_velocity(y, reals, ints, memory, found[i])
         elif what == HESSIAN:
-            if _far_jacobian(y, reals, ints, memory, rate, steep) == 0:
-                for j in range(k):
-                    for m in range(k):
-                        found[i, k * j + m] = -metric[j] * steep[j, m]
+            _far_jacobian(y, reals, ints, memory, rate, found[i].reshape((k, k)))
         elif _evaluate(y, reals, ints, memory):
             if what == LOGITS:
                 count, u = length * (length + 1), y[length + 6] if ints[_UNTIED] == 1 else y[0]

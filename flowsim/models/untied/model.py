@@ -27,9 +27,6 @@ class UntiedPlane(ChainPlane):
     def line(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor | None:
         return None
 
-    def saddles(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
-        return x[:0]
-
 
 class UntiedModel(BinaryGapModel):
     """θ = (e, u, w): Δ = e u (1 + 2w|w|), L = ℓ(Δ).
