@@ -153,7 +153,7 @@ _STATUS = {
 _TRIED, _OUTWARD = 20, 8 * FIRST
 #: Spirals are tried after so many times ``FIRST`` steps; after these steps rows go on more roughly
 #: to see whether they wander in a bounded set, unless they have slowed down to this part.
-#: Spirals are tried with small errors, too, after so many steps.
+#: Spirals with a rate are tried with small errors, too, after so many steps.
 _SPIRALS, _WANDERS, _SETTLES = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96}, (420, 1680), 1e-3
 _SURELY = 4 * FIRST
 #: A turn is followed with the first errors to see whether a cycle attracts, and with the second
@@ -834,10 +834,9 @@ class _Circles:
         if attempt % FIRST == 0 and (attempt // FIRST) in _SPIRALS:
             centre = state.chart.to_theta(returns.centre(index))
             due = attempt >= _OUTWARD and (attempt // FIRST).bit_count() == 1
-            fines = self._fines[: 1 + (attempt >= _SURELY)]
             for outward in (False, True)[: 1 + due]:
-                at = index, centre, state.theta
-                found, sink = spirals(self.model, *at, fines, outward)
+                at = index, centre, state.theta, self._fines
+                found, sink = spirals(self.model, *at, outward, attempt >= _SURELY)
                 self.sink[index[found]] = sink[found]
                 self.leaves[index[found]] = outward
                 self.news |= bool(found.any())

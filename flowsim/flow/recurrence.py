@@ -611,7 +611,13 @@ def hermite(ends: Sequence[Tensor], h: Tensor, part: Tensor) -> Tensor:
 
 
 def spirals(
-    model: Any, index: Tensor, centre: Tensor, theta: Tensor, fines: Sequence[Fine], outward: bool
+    model: Any,
+    index: Tensor,
+    centre: Tensor,
+    theta: Tensor,
+    fines: Sequence[Fine],
+    outward: bool,
+    surely: bool,
 ) -> tuple[Tensor, Tensor]:
     """Mask of rows at θ (m, k) that spiral into a sink near ``centre``, and the sinks.
 
@@ -621,7 +627,8 @@ def spirals(
     1/4, …, must all be nearer after a turn, and those between; where the sink has no rate, by a
     power of their distance. Of rows that spiral ``outward``
     without end copies at the displacement times 1, 2, 4, … must be further away; the coordinates
-    that turn are NaN. ``fines`` follow them with larger errors first, which decide what is clear.
+    that turn are NaN. ``fines`` follow them with larger errors first, which decide what is clear,
+    and those with a rate with small ones only if ``surely``.
     """
     sink = centre
     for _ in range(12):
@@ -659,10 +666,11 @@ def spirals(
         copies = sink[own] + scale * away[own]
         return _growth(model, fine, copies, sink[own], dual[own], longest[own], own, sign)[:n]
 
+    levels = tuple(zip(fines, (_CLEARLY, _NEARER), strict=True))
     groups = (found & ~still).nonzero()[:, 0], (found & still).nonzero()[:, 0]
     found[rows] = False
     for rows, many, flat in zip(groups, (count, _STILL_COPIES), (False, True), strict=True):
-        for fine, sure in zip(fines, (_CLEARLY, _NEARER), strict=False):
+        for fine, sure in levels[: 1 + (flat or surely)]:
             if not len(rows):
                 break
             by, own = partial(growth, fine), part[:many]
