@@ -18,8 +18,9 @@ from flowsim.running import quickly
 
 #: The most weights whose curvature is written out.
 _MOST_WEIGHTS = 2000
-#: Losses of two ends are the same if they differ by less, in parts of the fall to them.
-_SAME_END = 1e-3
+#: Losses of two ends are the same if they differ by less, in parts of the fall to them since the
+#: curvature was last so many times what it has become: before, the loss was not that of the end.
+_SAME_END, _FLATTER = 1e-3, 4.0
 #: Rounding of a loss, in parts of its size; and what a run at rest would still fall by in the time
 #: of a run, in parts of its fall so far.
 _ROUNDING, _REST = 1e-14, 1e-17
@@ -125,7 +126,7 @@ def _shares(model: ReducedNetwork, vector: Tensor) -> dict[str, float]:
 
 
 def _tolerance(last: Tensor, first: Tensor) -> Tensor:
-    """The difference of two losses of one end, of trajectories from their first to a last loss."""
+    """The difference of two losses of one end, of trajectories from an earlier to a last loss."""
     rounding = _ROUNDING * torch.maximum(first.abs(), last.abs())
     return _SAME_END * (first - last).abs() + rounding
 
@@ -145,7 +146,8 @@ class Agreement:
             it would still fall by more than what tells two ends apart in as long again; or what is
             predicted is not known.
 
-    Two losses are of one end if they differ by less than 1e-3 of the fall of the loss to them.
+    Two losses are of one end if they differ by less than 1e-3 of the fall of the loss to them, from
+    where the curvature was four times that at the end or from the start.
     """
 
     predicted: Tensor
@@ -233,9 +235,11 @@ def _train(
     until: float,
     most: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """First and last losses of rows (m, P), and the last rate times ``until``, else infinity."""
+    """Losses of rows (m, P) where the curvature was last ``_FLATTER`` times as large, or at first,
+    and last ones; and the last rate times ``until``, else infinity."""
     loss, gradient = evaluate(theta)
-    first, lowest, ended, fall = loss, loss.clone(), loss.clone(), loss.clone()
+    first, lowest, ended, fall = (loss.clone() for _ in range(4))
+    bends = torch.zeros_like(loss)  # the curvature where ``first`` is
     generator = torch.Generator().manual_seed(0)
     along = torch.randn(theta.shape[1], generator=generator, dtype=torch.float64)
     along = along.to(theta).expand_as(theta)
@@ -266,6 +270,9 @@ def _train(
                 mixed = turned + 1e-2 * now[:, None] * along
                 mixed = mixed / mixed.norm(dim=1, keepdim=True)
                 along = torch.where(mixed.isfinite().all(1, keepdim=True), mixed, along)
+            flatter = (now > 0) & (_FLATTER * now < bends[row])
+            first[row] = torch.where(flatter, loss, first[row])
+            bends[row] = torch.where(flatter | (bends[row] == 0), now, bends[row])
             steep = torch.maximum(now, _KEPT * steep)
         longest = (_STEP / steep).clamp(max=_SHARE * until)
         length = torch.where(length == 0, longest, torch.minimum(length, longest))

@@ -86,6 +86,13 @@ def test_agreement_has_no_scale_of_its_own():
 
 
 @pytest.mark.slow
+def test_ends_are_told_apart_however_far_away_the_start_is(model):
+    told = agreement(model, [[30.0]], noise=0.3, until=100.0)
+    assert not told.undecided.any() and told.share == 0
+    assert 0.004 < float(told.predicted - told.ended) < 0.006 < 1e-3 * 30**4 / 4
+
+
+@pytest.mark.slow
 def test_growth_is_the_integral_of_the_rate(model):
     assert model.coordinates == ("x",)
     growth = transverse_growth(model, until=20.0)
