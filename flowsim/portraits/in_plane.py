@@ -56,9 +56,11 @@ _ONE_PERIOD = 1e-3
 _KINDS = ("minimum", "saddle", "maximum", "centre")
 CURVE_POINTS = 1201
 ARROWS = 23
-#: Times that a cell's edge is halved at most to find where the boundary crosses it; and into how
-#: many parts a side of the window, where the flow is followed in torch: a figure shows no finer.
-HALVINGS, _FINEST = 8, 2048
+#: Times that a cell's edge is halved at most to find where the boundary crosses it. Where the flow
+#: is followed in torch: into how many parts a side of the window, as a figure shows no finer; and a
+#: cell, over the cells along a side, as straight ways between the points are no closer; and the
+#: error per step, which moves them less.
+HALVINGS, _FINEST, _CHORDS, _ROUGH = 8, 2048, 8, 1e-4
 
 
 @quickly
@@ -177,7 +179,8 @@ def portrait(
     def label(y: np.ndarray, x: np.ndarray) -> np.ndarray:
         theta = theta_at(plane, torch.from_numpy(x), torch.from_numpy(y), fixed)
         quiet = replace(options, progress=None) if optimizer is None else SolverOptions()
-        return by_flow(theta, replace(quiet, once=True))
+        rough = _ROUGH if solver_of(model).batched else None
+        return by_flow(theta, replace(quiet, rtol=quiet.rtol or rough, once=True))
 
     landscape = None
     if certify:
@@ -349,8 +352,8 @@ def with_boundary(
     codes, several = record[of].to_numpy(), "ends" in record.attrs
     batched = solver_of(model).batched
     if halvings is None:
-        visible = max(math.ceil(math.log2(_FINEST / len(codes))), 2)
-        halvings = min(visible, HALVINGS) if batched else HALVINGS
+        parts = min(_FINEST / len(codes), _CHORDS * len(codes))
+        halvings = min(max(math.ceil(math.log2(parts)), 2), HALVINGS) if batched else HALVINGS
     names = [str(name) for name in record[of].dims]
     axes = [record[name].to_numpy() for name in names]
     lattice = Lattice(codes.shape, 0)
