@@ -166,7 +166,10 @@ def test_a_scan_of_a_slice_says_that_it_is_one():
 
 
 #: Models with a saddle in their plane whose stable manifold is a boundary.
-PLANES = ["canonical", "induction", f"{ROOT}/examples/lora.py:LoRA"]
+PLANES = ["canonical", "induction", f"{ROOT}/examples/lora.py:LoRA",
+          f"{ROOT}/examples/two_factor.py:TwoFactor",
+          f"{ROOT}/examples/linear_network.py:LinearNetwork",
+          f"{ROOT}/examples/product_stability.py:ProductStability"]  # fmt: skip
 
 
 @pytest.mark.slow
