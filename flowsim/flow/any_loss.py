@@ -96,6 +96,9 @@ _FOR_EVER = 1e30
 _POWER = 1e3
 #: A row that has had so many steps ends once it grows steadily like a small power of time.
 _PATIENT = 200
+#: A row that rests where the flow was this many times as stiff at its start goes on
+#: as a start, so many times.
+_EASED, _RENEWALS = 1e4, 2
 #: A row that drifts so slowly that rounding shortens its steps ends after so many.
 _DRIFTING = 400
 #: A velocity counts above this times what rounding may change in it; a row has a rate of return
@@ -657,8 +660,13 @@ def follow(
     zero: Tensor | None = None,
     replays: dict[Any, Replay] | None = None,
     minima_below: Callable[[Tensor, Tensor], Tensor] | None = None,
+    renewals: int = _RENEWALS,
 ) -> EndStates:
-    """The end states of rows (n, k), followed once; ``zero`` (n, k) as of ``Chart``."""
+    """The end states of rows (n, k), followed once; ``zero`` (n, k) as of ``Chart``.
+
+    Rows that come to rest where the flow is much less stiff than at their start go on from there,
+    as starts of their own, so many times: sizes that count there are small beside their way.
+    """
     end_losses, state = model.end_losses(), BatchState.at(model, start, steps, zero, replays)
     theta, why = start.clone(), torch.full_like(start[:, 0], NOT_FINITE, dtype=torch.long)
     attempts, saddle_distance = torch.zeros_like(why), torch.full_like(start[:, 0], torch.inf)
@@ -762,6 +770,7 @@ def follow(
     if minima_below is not None:
         rows = why == BELOW_PASS
         theta[rows] = minima_below(theta[rows], model.loss(theta[rows]))
+    left = theta.clone()
     if growth is not None:
         rows = (((why == DIVERGED) | (why == _SETTLED)) & ~revives).nonzero()[:, 0]
         settles, limit = growth.converged(model, rows)
@@ -780,6 +789,15 @@ def follow(
         growth.send_to_infinity(model, states, drifts > _DRIFTING)
     if circles is not None:
         circles.note_ends(states, attempts == steps.most)
+    if end_losses is None and renewals:
+        rows = (states.why == REST).nonzero()[:, 0]
+        before, after = (model.jacobian(x[rows]).abs().amax((1, 2)) for x in (start, left))
+        rows = rows[before > _EASED * after]
+        if len(rows):
+            again = follow(model, left[rows], steps, None, replays, minima_below, renewals - 1)
+            again.near = torch.maximum(again.near, states.near[rows])
+            again.evaluations += states.evaluations[rows]
+            states.store(rows, again)
     return states
 
 

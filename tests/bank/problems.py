@@ -532,6 +532,10 @@ PROBLEMS = [
     Problem(of_loss("LogBesideSlow", "x y", lambda x, y: softplus(-1e6 * x) + (1e-6 * y - 1) ** 2 / 2),
             np.array([[1e-6, 2e5], [-2e-6, -1e6], [0, 2e6]]),
             closed(lambda x, y: infinity((INF, 1e6), 0.0, 1e2)), None, few=3),
+    Problem(of_loss("FromFar", "x", lambda x: (x**2 - 1) ** 2 / 4 + 0.1 * x),
+            np.array([[1e3], [1e5], [1e8], [-1e6]]),
+            closed(lambda x: minimum((0.9456492739235914 if x > 0 else -1.046680531804602,), 1e-8)),
+            None, few=3),
     # arcs and surfaces of minima
     Problem(of_loss("Circle", "x y", lambda x, y: (x**2 + y**2 - 1) ** 2 / 4),
             np.array([[0.5, 0.2], [-2, 1], [1e-8, 2e-8], [0, -1e-20], [1.5, -1.5], [3e-3, 0],

@@ -137,7 +137,7 @@ SECONDS = {
     "Lorenz", "PredatorsInCycles", "Saddle", "HalfStable", "LogisticMap3.9", "MonkeySaddle",
     "HopfCycle", "HalfStableCycle", "LotkaVolterra", "DiracGAN", "Pendulum", "ProductMap1.1",
     "TinyCycle", "KinkLeadsOn0", "KinkLeadsOn1", "LennardJones", "NormalisedDescent",
-    "GrowthToTheFloor", "CubicPush",
+    "GrowthToTheFloor", "CubicPush", "Robertson",
 }  # fmt: skip
 DRAWN, EACH = ("Bowl", "Circle", "WellsTiny", "Coexistence"), 5
 #: What is still wrong, as (what, problem): exactly that. Nothing that is right may stay here.
