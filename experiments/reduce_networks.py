@@ -39,7 +39,7 @@ def network(kind: str, steps: int, until: float) -> dict[str, Any]:
     growth = flowsim.reduction.transverse_growth(model, until=until)
     return {
         "weights": weights, "coordinates": len(model.coordinates),
-        "named": [model.called.get(name, name) for name in model.coordinates],
+        "named": [model.long_names.get(name, name) for name in model.coordinates],
         "off the span": model.exactness.off_span, "steps": steps,
         "equal steps differ": model.exactness.differ,
         "conserved": list(kept.polynomials), "independent": kept.independent,
