@@ -273,7 +273,10 @@ def _on_continuum(tracer: Tracer, state: Tensor, value: Tensor, dimension: Tenso
 def _first_of_each(
     tracer: Tracer, state: Tensor, value: Tensor, dimension: Tensor, left: Tensor
 ) -> Tensor:
-    """Zeros that are left at the value where most are, one of each continuum."""
+    """Row numbers of zeros that are left, at the value where most are: one of each continuum.
+
+    The others of a continuum are struck from ``left``.
+    """
     if not bool(left.any()):
         return left.nonzero()[:0, 0]
     at = value[left].mode().values

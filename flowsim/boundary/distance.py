@@ -270,7 +270,10 @@ class Search:
         return found[nearest]
 
     def _sources(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Zeros between places (m, 1) whose field points apart, of one coordinate; else NaN."""
+        """Zeros between places (m, 1) whose field points apart; NaN with more than one coordinate.
+
+        With one coordinate these zeros are the boundary.
+        """
         if len(self.model.coordinates) > 1:
             return np.full(low.shape, np.nan)
         apart = (self._field(low) <= 0) & (self._field(high) > 0)

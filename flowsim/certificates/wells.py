@@ -49,7 +49,10 @@ class Landscape(NamedTuple):
     open: int
 
     def well_below(self, box: Interval, loss: np.ndarray) -> np.ndarray:
-        """Numbers of the wells in which boxes (…, 2) of at most these losses lie, else −1."""
+        """Numbers of the wells in which boxes (…, 2) of at most these losses lie, else −1.
+
+        ``before`` of a well counts its cells below each node: a box lies in it if all its cells do.
+        """
         first = np.nan_to_num(np.floor((box.lo - self.low) / self.step - 1e-9), nan=-1)
         last = np.nan_to_num(np.floor((box.hi - self.low) / self.step + 1e-9), nan=SIDE)
         there = ((first >= 0) & (last < SIDE)).all(-1)

@@ -54,7 +54,7 @@ def draw_continuation(record: xr.Dataset, ax: Axes | None = None, **look: Unpack
     shares = middle.get_legend_handles_labels()[0]
     for line in shares:  # the loss of an end changes along the parameter
         line.set_label(str(line.get_label()).partition(" (loss")[0])
-    values, place = record[parameter].to_numpy(), f"end_{_drawn(record)}"
+    values, place = record[parameter].to_numpy(), f"end_{_coordinate_to_draw(record)}"
     for name in map(str, record["basin"].to_numpy()):
         own = record.sel(basin=name)
         mark = {"color": INK[name], "marker": MARKER[name], "markersize": 4,
@@ -78,7 +78,7 @@ def _words(parameter: str) -> str:
 
 
 def _draw_branches(record: xr.Dataset, ax: Axes, parameter: str) -> list[Any]:
-    name = _drawn(record)
+    name = _coordinate_to_draw(record)
     place, value = record[f"branch_{name}"].to_numpy(), record["branch_value"].to_numpy()
     number = record["branch_number"].to_numpy()
     unstable = record["branch_unstable"].to_numpy() > 0
@@ -115,7 +115,7 @@ def _draw_branches(record: xr.Dataset, ax: Axes, parameter: str) -> list[Any]:
     return handles
 
 
-def _drawn(record: xr.Dataset) -> str:
+def _coordinate_to_draw(record: xr.Dataset) -> str:
     """The first coordinate in which branches differ."""
     own = {"number", "period", "value", "unstable"}
     names = [str(name).removeprefix("branch_") for name in record if str(name)[:7] == "branch_"]

@@ -268,7 +268,7 @@ class Ends:
         loss = self.model.loss(theta).detach() if critical else loss[first]
         codes = torch.zeros(len(theta), dtype=torch.long)
         if critical and numbers:
-            codes = self._nearest(numbers, theta)
+            codes = self._codes_of_known(numbers, theta)
         elif numbers:
             for number in numbers:
                 codes[(codes == 0) & self._alike(number, theta, loss)] = number + 1
@@ -317,8 +317,11 @@ class Ends:
         fall = float(self.model.loss(start[None]).detach()[0]) - end.loss
         return abs(fall) if math.isfinite(fall) else 0.0
 
-    def _nearest(self, numbers: list[int], theta: Tensor) -> Tensor:
-        """The codes of points (m, k) that are those of ends which are known, by their numbers."""
+    def _codes_of_known(self, numbers: list[int], theta: Tensor) -> Tensor:
+        """Codes (m,) of the known ends, of one kind, that points (m, k) are; 0 of none.
+
+        A point is compared with the members of these ends that are nearest to it.
+        """
         members = [self._members[number] for number in numbers]
         minima = self.found[numbers[0]].kind == "minimum"
         single = torch.tensor([end.dimension == 0 for end in self.found])
@@ -653,9 +656,9 @@ class Ends:
         return min(ranks)
 
     def _straight(self, theta: Tensor, directions: Tensor) -> Tensor:
-        """Distance from a point (k,) along directions (m, k) with nearly constant rates, (m,).
+        """Distance along directions (m, k) from a point (k,) to another Jacobian, (m,).
 
-        Looked for at all powers of 2; ∞ where they never change.
+        The first such power of 2; ∞ where it never changes.
         """
         jacobian = self._flow.jacobian(theta[None]).detach().nan_to_num()[0]
         lengths = torch.pow(2.0, torch.arange(-80, 61, dtype=theta.dtype))

@@ -126,7 +126,7 @@ class Picture:
             self.show_legend()
 
     def _refine(self, first: layers.Cells | None = None) -> None:
-        """Finer labels; of a model that is looked at in a thread once it was looked at."""
+        """Begin the finer labels; those of a slow model after its ``first`` ones have come."""
         view = self.visit.view
         if first is None and not view.at_once:
             return

@@ -87,7 +87,7 @@ def expanded_at(
     beta: np.ndarray,
     found: np.ndarray,
 ) -> None:
-    """``expanded`` at P points, the first 3 or all 6 numbers, (3 or 6, P)."""
+    """``expanded`` at P points: loss and slopes, or curvatures too, into ``found`` (3 or 6, P)."""
     for i in range(share.shape[0]):
         last = 1 if found.shape[0] == 3 else 2
         numbers = expanded(counts, weight, chance, share[i], beta[i], 0, last)
