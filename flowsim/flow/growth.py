@@ -170,7 +170,9 @@ class Growth:
         slower &= (last - before).abs() <= _ALIKE * (1 - last)
         limit = torch.where(still, theta[:, -1], self._limit(rows, 0))
         earlier = torch.where(still, theta[:, -1], self._limit(rows, 1))
-        still &= ~_moves_on(model, theta[:, -1], theta[:, -2])
+        # errors hide where a coordinate leads that is tiny beside the way of all
+        tiny = theta[:, -1].abs() <= _NOTHING * way.amax(1, keepdim=True)
+        still &= tiny | ~_moves_on(model, theta[:, -1], theta[:, -2])
         here, there = (model.field(x).norm(dim=1) for x in (theta[:, -1], limit))
         weaker = there <= _WEAKER * here
         if type(model).field is Model.field and not bool((weaker | still.all(1)).all()):

@@ -44,8 +44,8 @@ _MISSES = 1e-4
 #: 1, 2, …; each must come nearer, or further, by more than the last in a turn, of at most so many
 #: steps.
 _COPIES, _OUT, _NEARER, _MOST = 10, 41, 1e-6, 2000
-#: What is this many times as far from a sink as it was spirals into none, and what goes this many
-#: times as far in a piece of its steps as in the first does not stay.
+#: A copy this many times as far from a sink as it was spirals into none, and a row that goes this
+#: many times as far in a piece of its steps as in the first does not stay.
 _LOST = 1e3
 #: Two coordinates that turn at a place without a rate fall to it where so many copies come nearer
 #: by a power of their distance, within the last part.
@@ -204,9 +204,9 @@ class Returns:
               ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Periods by a turn of the last place and of the one before, (m,); NaN if none is seen.
 
-        The first returns at some distance from itself; a part of the distance of both is left.
-        Where both are one place, another is taken, towards the middle of the orbit. And whether
-        smaller errors may see one.
+        And a mask of the rows (m,) of which smaller errors may see one. The last place returns at
+        some distance from itself; a part of the distance of both is left. If both are one place,
+        the second is moved towards the middle of the orbit.
         """
         own, pick = torch.arange(len(index), device=index.device), _KEPT - 1 - turns
         last, before = self.places[index, -1], self.places[index][own, pick]
@@ -532,7 +532,7 @@ def curve_of(jacobian: Tensor, field: Tensor) -> Tensor:
 def _return(
     state: Any, anchor: Tensor, normal: Tensor, period: Tensor, model: Any = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Where and when all rows cross their surfaces after about a period, (m, k) and (m,), or NaN.
+    """Places (m, k) and times (m,) at which rows cross their surfaces after about a period, or NaN.
 
     And their extents in y on the way. Of several crossings the one nearest to the period counts.
     With a model surfaces are in θ, else in y.

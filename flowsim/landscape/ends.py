@@ -446,7 +446,7 @@ class Ends:
         return steep, _UNITS * (steep @ size).squeeze(2)
 
     def _slope(self, one: Tensor, other: Tensor) -> Tensor:
-        """What slopes next to points (m, k) make of the way between them, (m,); 0 but at kinks."""
+        """Change of the loss by the slopes next to points (m, k), (m,); 0 but at kinks."""
         places = [x + _BESIDE * (y - x) for x, y in ((one, other), (other, one))]
         speed = torch.stack([self._flow.field(place).detach().norm(dim=1) for place in places])
         speed = (speed.amax(0) - self._steepness(one)[1].norm(dim=1)).clamp_min(0.0)

@@ -187,6 +187,7 @@ def without_dust(matrix: Tensor) -> Tensor:
 
 def rounded(place: Tensor) -> list[Tensor]:
     """Places (n, k) that differ from these by the last bits of their coordinates."""
-    number = torch.arange(place.shape[1]).to(place)  # or bits of float64 would be lost
+    number = torch.arange(place.shape[1], device=place.device)
+    number = number.to(place)  # or bits of float64 would be lost
     signs = [1.0 - 2.0 * (number % 2), 1.0 - 2.0 * (number // 2 % 2)]
     return [place * (1 + unit * sign) for sign in signs for unit in (2**-51, -(2**-51))]

@@ -19,7 +19,7 @@ from flowsim.running import quickly
 #: The most weights whose curvature is written out.
 _MOST_WEIGHTS = 2000
 #: Losses of two ends are the same if they differ by less, in parts of the fall to them since the
-#: curvature was last so many times what it has become: before, the loss was not that of the end.
+#: curvature was last so many times as large: before, the loss was not that of the end.
 _SAME_END, _FLATTER = 1e-3, 4.0
 #: Rounding of a loss, in parts of its size; and what a run at rest would still fall by in the time
 #: of a run, in parts of its fall so far.
@@ -235,8 +235,11 @@ def _train(
     until: float,
     most: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Losses of rows (m, P) where the curvature was last ``_FLATTER`` times as large, or at first,
-    and last ones; and the last rate times ``until``, else infinity."""
+    """Descend from rows (m, P) by steps that the curvature bounds.
+
+    Returns the losses where the curvature was last ``_FLATTER`` times as large, or at first, the
+    last losses, and the last rate times ``until``, ∞ of a row that ran out of steps.
+    """
     loss, gradient = evaluate(theta)
     first, lowest, ended, fall = (loss.clone() for _ in range(4))
     bends = torch.zeros_like(loss)  # the curvature where ``first`` is

@@ -33,7 +33,7 @@ _far_jacobian = attention.linearise
 def plain_values(what, theta, metric, reals, found):
     """Without attention: fill ``found`` (n, 1, k, k² or 2) at ``theta`` (n, k), ReLU'(0) = 0.
 
-    Of the gradient and the Hessian dθ/dt and its derivative are written, which lack −G.
+    The gradient and the Hessian are written as dθ/dt and its derivative, which lack −G.
     """
     k = theta.shape[1]
     mode, rate = np.zeros(6, dtype=np.int64), np.zeros(k)
