@@ -1,12 +1,14 @@
 """Initializations: grids, lists from files and Gaussian clouds, block by block."""
 
 import math
+import random
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
 import xarray as xr
+from fuzz.damage import KINDS, damaged
 from scipy.stats import binomtest, kstest
 
 from flowsim import Cloud, Grid, InputError, ModelSpec, Points, write_record
@@ -107,6 +109,25 @@ def test_files_that_hold_no_points(tmp_path, name, text, word):
         (tmp_path / name).write_text(text)
     with pytest.raises(InputError, match=word):
         Points.read(tmp_path / (name or "missing.csv"), ("e", "w"))
+
+
+@pytest.mark.parametrize(("seed", "count"), [(5, 60), pytest.param(7, 500, marks=pytest.mark.slow)])
+def test_damaged_points_are_refused_or_finite(tmp_path, seed, count):
+    """No digest guards them: they are refused, or finite points with the columns asked for."""
+    rows, draw = np.random.default_rng(0).normal(size=(50, 2)), random.Random(seed)
+    np.save(tmp_path / "a.npy", rows)
+    (tmp_path / "a.csv").write_text("e,w\n" + "".join(f"{e},{w}\n" for e, w in rows.tolist()))
+    whole = {ending: (tmp_path / f"a{ending}").read_bytes() for ending in (".csv", ".npy")}
+    for _ in range(count):
+        ending = draw.choice([*whole])
+        path = tmp_path / f"b{ending}"
+        path.write_bytes(damaged(whole[ending], draw.choice(KINDS), draw))
+        try:
+            points = Points.read(path, ["e", "w"])
+        except InputError as error:
+            assert "\n" not in str(error) and len(str(error)) < 700
+        else:
+            assert points.shape[0] <= 200 and np.isfinite(all_of(points)).all()
 
 
 def test_cloud_does_not_depend_on_how_it_is_cut():
