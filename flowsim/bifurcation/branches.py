@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from flowsim.bifurcation.system import System
+from flowsim.landscape import critical
 
 #: Steps along a branch in parts of the scaled space (coordinates over their size, parameter over
 #: its range): the first, the largest, and the least; and how many of them.
@@ -262,39 +263,12 @@ class Tracer:
 def zeros_from(
     system: System, state: Tensor, value: Tensor, size: Tensor, steps: int = 60
 ) -> tuple[Tensor, Tensor]:
-    """Zeros of F by Levenberg and Marquardt's steps from every row, and which rows found one.
+    """Zeros of F by ``steps`` from states (n, size) at values (n,), and which rows found one.
 
-    Args:
-        system: the field or map.
-        state, value: where rows start, (n, size), and their parameter, (n,), which stays.
-        size: of the coordinates; rows that go ``_FAR`` sizes away are given up.
-        steps: of each row at most.
+    Steps are measured by the ``size`` of the coordinates.
     """
-    state = state.clone()
-    n, k = state.shape
-    damping, here = torch.full((n, 1, 1), 0.1, dtype=state.dtype), system.field(state, value)
-    slope = system.jacobian(state, value)
-    going, found = torch.arange(n), torch.zeros(n, dtype=torch.bool)
-    for _ in range(steps):
-        across = (slope[going] * size).mT
-        square = across @ across.mT
-        most = square.diagonal(dim1=1, dim2=2).amax(1)[:, None, None]
-        matrix = square + damping[going] * most * torch.eye(k, dtype=state.dtype)
-        step = torch.linalg.solve_ex(matrix, across @ here[going].unsqueeze(2))[0].squeeze(2)
-        trial = state[going] - step * size
-        there = system.field(trial, value[going])
-        better = there.norm(dim=1) <= here[going].norm(dim=1)
-        index = going[better]
-        state[index], here[index] = trial[better], there[better]
-        if len(index):
-            slope[index] = system.jacobian(state[index], value[index])
-        part = torch.where(better, 0.1, 10.0)[:, None, None].to(damping)
-        damping[going] = (damping[going] * part).clamp(1e-16, 1e12)
-        rests = (step.abs() <= 1e-11).all(1) & (damping[going].flatten() < 1e-3)
-        found[going[rests]] = True
-        stays = ~rests & (damping[going].flatten() < 1e12) & step.isfinite().all(1)
-        stays &= ((state[going] / size).abs() < _FAR).all(1)
-        going = going[stays]
-        if not len(going):
-            break
-    return state, found & state.isfinite().all(1)
+    place, found = critical.zeros_from(
+        lambda x, rows: system.field(x * size, value[rows]),
+        lambda x, rows: system.jacobian(x * size, value[rows]) * size, state / size, _FAR, steps,
+    )  # fmt: skip
+    return place * size, found

@@ -11,16 +11,17 @@ from scipy.integrate import DOP853
 from torch import Tensor
 
 from flowsim.interface import Model
+from flowsim.landscape.critical import zeros_from
 
 #: c of dx/ds = f/(|f| + c), over the mean speed of the first places; steps of all rows together;
 #: the speed, over the least before, at which a row has left a saddle, and over the fastest, at
 #: which a row may be next to a sink.
 _SOFT, _STEPS, _LEFT, _SLOW = 0.1, 200, 8.0, 0.1
-#: Newton's steps along each way, and to a saddle.
-_TRIALS, _NEWTON = 7, 30
-#: In parts of the places' spread: half the width of difference quotients, how near steps to a
-#: saddle end, and how far apart two are.
-_SMALL, _ARRIVED, _APART = 1e-6, 1e-12, 1e-6
+#: Newton's steps along each way, and steps to a saddle.
+_TRIALS, _SEARCHED = 7, 30
+#: In parts of the places' spread: half the width of difference quotients, and how far apart two
+#: saddles are.
+_SMALL, _APART = 1e-6, 1e-6
 #: The slowest rate of a saddle over the fastest, below which it is one of a continuum.
 _SLOWEST = 1e-4
 #: Error per step at first, and at last; the part of a step that it may be between; and the error
@@ -211,7 +212,7 @@ class Shooting:
         return found
 
     def _seek(self, theta: np.ndarray, speed: np.ndarray) -> None:
-        """Add the saddles to which Newton's steps lead from where rows are slowest and leave."""
+        """Add the saddles next to where rows are slowest and leave."""
         later = np.maximum.accumulate(speed[::-1])[::-1]
         slow = np.where(later > 2 * speed, speed, np.inf)
         step = slow.argmin(0)
@@ -226,16 +227,12 @@ class Shooting:
             point = point[away > _NEAR * size]
         if not len(point):
             return
-        begun = point
-        for _ in range(_NEWTON):
-            slope = self.model.jacobian(point).detach()
-            step_to = torch.linalg.solve_ex(slope, self.model.field(point).detach()[..., None])[0]
-            point = point - step_to[..., 0].nan_to_num(0.0, 0.0, 0.0)
-            if bool((step_to.abs() <= _ARRIVED * size).all()):
-                break
-        arrived = (step_to[..., 0].abs() <= 1e3 * _ARRIVED * size).all(1)
-        arrived &= ((point - begun).norm(dim=1) < size) & point.isfinite().all(1)
-        for one in point[arrived]:
+        moved, arrived = zeros_from(
+            lambda x, rows: self.model.field(point[rows] + size * x),
+            lambda x, rows: size * self.model.jacobian(point[rows] + size * x),
+            torch.zeros_like(point), 1.0, _SEARCHED,
+        )  # fmt: skip
+        for one in (point + size * moved)[arrived]:
             if all(np.linalg.norm(one.numpy() - s.theta) > _APART * size for s in self.saddles):
                 self._add(one, size)
 

@@ -15,6 +15,7 @@ from flowsim.flow.orbits import find_limits, trajectories
 from flowsim.flow.solver import solver_of
 from flowsim.interface import Model
 from flowsim.labels import Label
+from flowsim.landscape.critical import zeros_from
 from flowsim.landscape.ends import Ends
 from flowsim.running import quickly
 
@@ -22,11 +23,10 @@ from flowsim.running import quickly
 _HALVINGS, _ROUNDS, _TIMES = 14, 30, 64
 #: A pair is bisected again once it is this part of the first distance apart.
 _APART = 1e-3
-#: Newton's steps to rest, the part of its velocity that counts as rest, and how far it may go, in
-#: parts of the first distance.
-_STEPS, _AT_REST, _NEAR = 30, 1e-9, 0.05
-#: A rate of growth counts above this part of the fastest rate, an inverse above this part.
-_GROWS, _ROUNDED = 1e-6, 1e-7
+#: Steps to rest lead so far at most in each coordinate, in parts of the first distance.
+_NEAR = 0.05
+#: A rate of growth counts above this part of the fastest rate.
+_GROWS = 1e-6
 
 
 class EdgeState(NamedTuple):
@@ -48,8 +48,8 @@ def edge_state(model: Model, one: Numbers, other: Numbers) -> EdgeState:
     """Follow the boundary between two starts with different ends to its saddle.
 
     The way between the two is bisected, the pair beside the boundary is followed by the flow until
-    it parts, and bisected again. Once the flow along it slows down, Newton's steps θ − J⁺f lead to
-    the saddle. Source: Skufca, Yorke and Eckhardt, Phys. Rev. Lett. 96, 174101 (2006).
+    it parts, and bisected again. Once the flow along it slows down, Levenberg and Marquardt's steps
+    lead to the saddle. Source: Skufca, Yorke and Eckhardt, Phys. Rev. Lett. 96, 174101 (2006).
 
     Args:
         model: any reduced model.
@@ -112,18 +112,9 @@ def _followed(model: Model, pair: Tensor, size: float) -> tuple[Tensor, Tensor]:
 
 
 def _saddle(model: Model, theta: Tensor, size: float) -> Tensor | None:
-    """The point of rest near a place (k,) by Newton's steps, if they arrive there."""
-    point = theta[None]
-    field = model.field(point).detach()
-    for _ in range(_STEPS):
-        inverse = torch.linalg.pinv(model.jacobian(point).detach(), rtol=_ROUNDED)
-        step = (inverse @ field[..., None])[..., 0]
-        if not bool(step.isfinite().all()) or float((point - theta).norm()) > _NEAR * size:
-            return None
-        new = point - step
-        there = model.field(new).detach()
-        if not float(there.norm()) < float(field.norm()):
-            break
-        point, field = new, there
-    rests = float(step.norm()) <= _AT_REST * size
-    return point[0] if rests else None
+    """The point of rest near a place (k,), if steps arrive at one."""
+    place, found = zeros_from(
+        lambda x, _: model.field(theta + size * x),
+        lambda x, _: size * model.jacobian(theta + size * x), torch.zeros_like(theta[None]), _NEAR,
+    )  # fmt: skip
+    return theta + size * place[0] if bool(found[0]) else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -11,13 +13,17 @@ from flowsim.labels import Label
 from flowsim.landscape.stability import stability, without_dust
 from flowsim.running import quickly
 
-#: Starts along every axis of a window, and steps of each of them.
-STARTS, _STEPS = 24, 100
-#: A search goes no further after a step of this part of the window.
-_SETTLED = 1e-13
-#: The last step, and how far apart two points are, in parts of the window; the least curvature, in
-#: parts of the largest, of a point that is not one of a curve of them.
+#: Starts along every axis of a window.
+STARTS = 24
+#: Newton's step at a zero, and how far apart two are, in parts of the window; the least curvature,
+#: in parts of the largest, of a point that is not one of a curve of them.
 _ARRIVED, _APART, _CURVED = 1e-9, 1e-6, 1e-6
+#: A search has arrived with a step of this part of the size, if its μ is below the second number,
+#: and is stuck with a μ above the third.
+_SETTLED, _FREE, _STUCK = 1e-13, 1e-3, 1e15
+
+#: A function of places (m, d) of a search, and of the numbers (m,) of their rows.
+OfRows = Callable[[Tensor, Tensor], Tensor]
 
 
 @quickly
@@ -102,10 +108,9 @@ def critical_points_in(
 ) -> tuple[Tensor, Tensor]:
     """The isolated critical points in a box of the model's coordinates, some of them held.
 
-    Every point of a grid goes to a zero of dθ/dt by Levenberg and Marquardt's steps
-    −(JᵀJ + μ)⁻¹Jᵀ dθ/dt with a μ of its own. Points of curves and planes of critical points,
-    points with a curvature of zero, and points where the loss is not finite are left out. A point
-    that no step of the grid leads to is not found.
+    Every point of a grid goes to a zero of dθ/dt by Levenberg and Marquardt's steps. Points of
+    curves and planes of critical points, points with a curvature of zero, and points where the loss
+    is not finite are left out. A point that no step of the grid leads to is not found.
 
     Args:
         model: any model.
@@ -129,33 +134,13 @@ def critical_points_in(
     free = width > 0
     count = int(free.sum())
     unit = (torch.arange(starts, dtype=torch.float64) + 0.5) / starts
-    theta = bottom.repeat(starts**count, 1)
-    theta[:, free] += width[free] * torch.cartesian_prod(*[unit] * count).reshape(-1, count)
-    damping = torch.ones(len(theta), 1, 1, dtype=torch.float64)
+    centre, begun = (bottom + top) / 2, torch.zeros(starts**count, len(width)).to(width)
+    begun[:, free] = torch.cartesian_prod(*[unit - 0.5] * count).reshape(-1, count)
+    theta = centre + width * zeros_from(
+        lambda x, _: model.field(centre + width * x),
+        lambda x, _: model.jacobian(centre + width * x) * width, begun, far=1.5,
+    )[0]  # fmt: skip
     field, jacobian = model.field(theta), model.jacobian(theta)
-    going = torch.arange(len(theta))
-    for _ in range(_STEPS):
-        across = jacobian[going][..., free].mT
-        square = across @ across.mT
-        size = square.diagonal(dim1=-2, dim2=-1).amax(-1)[:, None, None]
-        matrix = square + damping[going] * size * torch.eye(count).to(theta)
-        trial, here = theta[going], field[going]
-        step = torch.linalg.solve_ex(matrix, across @ here[..., None])[0].squeeze(-1)
-        trial[:, free] -= step
-        there = model.field(trial)
-        better = there.norm(dim=1) <= here.norm(dim=1)
-        index = going[better]
-        theta[index], field[index] = trial[better], there[better]
-        if len(index):
-            jacobian[index] = model.jacobian(theta[index])
-        part = torch.where(better, 0.1, 10.0)[:, None, None].to(damping)
-        damping[going] = (damping[going] * part).clamp(1e-15, 1e15)
-        # those that have arrived, are stuck, or have left the box by more than its width are done
-        stays = (step.abs() > _SETTLED * width[free]).any(1) & (damping[going] < 1e15).flatten()
-        stays &= ((theta[going] - (bottom + top) / 2).abs() <= 1.5 * width)[:, free].all(1)
-        going = going[stays]
-        if not len(going):
-            break
     newton = torch.linalg.solve_ex(jacobian, field.unsqueeze(-1))[0].squeeze(-1)
     inside = ((theta >= bottom) & (theta <= top)).all(1) & model.loss(theta).isfinite()
     size = torch.where(free, width, width.max())
@@ -174,6 +159,49 @@ def critical_points_in(
     unstable = (rates.real > 0).sum(1)
     turns = (rates.real.abs() <= _CURVED * rates.abs().amax(1, keepdim=True)).any(1)
     return points, torch.where(turns, -1, unstable).to(torch.int8)
+
+
+def zeros_from(
+    field: OfRows, jacobian: OfRows, begun: Tensor, far: float, steps: int = 100
+) -> tuple[Tensor, Tensor]:
+    """Search zeros of F by Levenberg and Marquardt's steps −(JᵀJ + μ)⁻¹JᵀF, with a μ of each row.
+
+    Args:
+        field, jacobian: F, and its derivative by the places.
+        begun: where rows start, (n, d), in units of the size of what is searched.
+        far: rows with a coordinate further from 0 are given up.
+        steps: of each row at most.
+
+    Returns:
+        The last places, (n, d), and a mask of the rows that have arrived.
+    """
+    place, going = begun.clone(), torch.arange(len(begun))
+    value, slope = field(place, going).detach(), jacobian(place, going).detach()
+    damping = torch.ones(len(place), 1, 1).to(place)
+    found = torch.zeros(len(place), dtype=torch.bool)
+    for _ in range(steps):
+        across = slope[going].mT
+        square = across @ across.mT
+        size = square.diagonal(dim1=1, dim2=2).amax(1)[:, None, None]
+        matrix = square + damping[going] * size * torch.eye(place.shape[1]).to(place)
+        step = torch.linalg.solve_ex(matrix, across @ value[going].unsqueeze(2))[0].squeeze(2)
+        trial = place[going] - step
+        there = field(trial, going).detach()
+        better = there.norm(dim=1) <= value[going].norm(dim=1)
+        rows = going[better]
+        place[rows], value[rows] = trial[better], there[better]
+        if len(rows):
+            slope[rows] = jacobian(place[rows], rows).detach()
+        part = torch.where(better, 0.1, 10.0)[:, None, None].to(place)
+        damping[going] = (damping[going] * part).clamp(1 / _STUCK, _STUCK)
+        free = damping[going].flatten()
+        arrived = (step.abs() <= _SETTLED).all(1) & (free < _FREE)
+        found[going[arrived]] = True
+        stays = ~arrived & (free < _STUCK) & step.isfinite().all(1)
+        going = going[stays & (place[going].abs() <= far).all(1)]
+        if not len(going):
+            break
+    return place, found & place.isfinite().all(1)
 
 
 def _rates(model: Model, theta: Tensor) -> Tensor:
