@@ -7,6 +7,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "agreement": "reduction.trust",
         "conserved": "reduction.structure",
+        "origin_of_coordinates": "reduction.structure",
         "reduce": "reduction.found",
         "symmetries": "reduction.structure",
         "transverse_growth": "reduction.trust",

@@ -1,4 +1,4 @@
-"""Invariants of a found model: symmetries of its loss, and polynomials that its flow conserves."""
+"""Symmetries and invariants of a found model, and how many coordinates are due to its data."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, combinations_with_replacement, product
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from flowsim.errors import InputError
-from flowsim.reduction.found import ReducedNetwork
+from flowsim.errors import InputError, require_integer
+from flowsim.reduction.found import ReducedNetwork, reduce
 from flowsim.running import quickly
 
 #: Losses that differ by less, in parts of their spread over random points, are equal.
@@ -60,6 +61,25 @@ class Conserved:
     allowed: int
     fields: int
     degree: int
+
+
+class Origin(NamedTuple):
+    """Numbers of coordinates from a start by the architecture, and by this data.
+
+    Attributes:
+        weights: how many there are.
+        architecture: the dimension that holds the flow for every data set drawn.
+        data: the coordinates of the model found for this data: at most ``architecture``, unless
+            this data leads out of what the draws span.
+        beyond_draws: how many of these lie outside what the draws span.
+        draws: the dimension found for each data set drawn.
+    """
+
+    weights: int
+    architecture: int
+    data: int
+    beyond_draws: int
+    draws: tuple[int, ...]
 
 
 def _points(model: ReducedNetwork, count: int, seed: int) -> Tensor:
@@ -172,6 +192,58 @@ def conserved(model: ReducedNetwork, *others: ReducedNetwork, degree: int = 4) -
     return Conserved(
         texts, independent, k - _reached(models, at[0], k - independent), len(models), degree
     )
+
+
+@quickly
+def origin_of_coordinates(
+    model: ReducedNetwork,
+    draw: Callable[[torch.Generator], Callable[..., Tensor]],
+    weights: Any,
+    draws: int = 6,
+    seed: int = 0,
+) -> Origin:
+    """Reduce the network on random data sets and losses, and compare with the model of this data.
+
+    A space that holds the flow for all data is structural (arXiv 2510.09564). It contains the spans
+    of all draws; with generic draws a few of them span it.
+
+    Args:
+        model: what ``reduce`` found for this data.
+        draw: gives a loss of the weights on a data set of its own, from a seeded generator.
+        weights: the start, as ``reduce`` takes it.
+        draws: how many data sets are drawn, at least 1.
+        seed: of the generator.
+
+    Raises:
+        InputError: ``reduce`` finds no model for a draw.
+
+    With inputs (1, 1)·t alone, the data keeps the difference of the first weights:
+
+    >>> import torch, flowsim
+    >>> def loss_on(x, y):
+    ...     return lambda w: ((torch.tanh(x @ w["in"].T) @ w["out"] - y) ** 2).mean()
+    ...
+    >>> start = {"in": torch.tensor([[0.5, -0.3]]).repeat(4, 1), "out": torch.full((4,), 0.4)}
+    >>> t = torch.linspace(-1, 1, 8).double()
+    >>> model = flowsim.reduce(loss_on(torch.stack([t, t], 1), t), start)
+    >>> def draw(g):
+    ...     x, y = torch.randn(8, 2, generator=g), torch.randn(8, generator=g)
+    ...     return loss_on(x.double(), y.double())
+    ...
+    >>> origin = flowsim.reduction.origin_of_coordinates(model, draw, start)
+    >>> origin.weights, origin.architecture, origin.data
+    (12, 3, 2)
+    """
+    require_integer("draws", draws, 1)
+    generator = torch.Generator().manual_seed(seed)
+    bases = [reduce(draw(generator), weights).basis for _ in range(draws)]
+    together = torch.cat(bases, 1)
+    architecture = _rank(together.T)
+    beyond_draws = _rank(torch.cat([together, model.basis], 1).T) - architecture
+    return Origin(
+        len(model.basis), architecture, len(model.coordinates), beyond_draws,
+        tuple(basis.shape[1] for basis in bases),
+    )  # fmt: skip
 
 
 def _slopes(powers: list[tuple[int, ...]], points: Tensor) -> Tensor:

@@ -34,6 +34,7 @@ SLOW = {
     "flowsim.bifurcation.fold_curves", "flowsim.continuation",
     "flowsim.boundary.edge_state", "flowsim.reduction.transverse_growth",
     "flowsim.reduction.agreement", "flowsim.noise.end_probabilities",
+    "flowsim.reduction.origin_of_coordinates",
 }  # fmt: skip
 
 

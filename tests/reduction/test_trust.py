@@ -9,8 +9,7 @@ from networks import NETWORKS, normal, number, regression
 
 import flowsim
 from flowsim import InputError
-from flowsim.reduction.data_sets import origin_of_coordinates
-from flowsim.reduction.structure import conserved, symmetries
+from flowsim.reduction.structure import conserved, origin_of_coordinates, symmetries
 from flowsim.reduction.trust import agreement, transverse_growth
 
 
