@@ -16,7 +16,7 @@ from torch import Tensor
 from flowsim.arrays import Numbers
 from flowsim.bifurcation.find import Diagram, diagram
 from flowsim.bifurcation.system import STEP_NUMBERS, StepMap, System, with_decay
-from flowsim.boundary.cells import edge_attributes
+from flowsim.boundary.in_record import edge_attributes
 from flowsim.errors import InputError
 from flowsim.flow.orbits import find_limits
 from flowsim.interface import Model, Range, cloud_names, starts_of

@@ -6,7 +6,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "add_boundary": "boundary.in_record",
-        "add_edge_distance": "boundary.cells",
+        "add_edge_distance": "boundary.in_record",
         "edge_distance": "boundary.distance",
         "edge_state": "boundary.tracking",
         "per_end": "records.ends",

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flowsim.boundary.cells import NO_BASIN
 from flowsim.explorer.layers import ends_of, followed
 from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Start, Stop, Stopped, View
 from flowsim.flow.options import Limits
@@ -18,6 +17,7 @@ from flowsim.flow.orbits import drawn_orbits, find_limits
 from flowsim.flow.solver import solver_of
 from flowsim.interface import Model, theta_at
 from flowsim.labels import Label
+from flowsim.records.ends import NO_BASIN
 from flowsim.scan.record import wilson_interval
 
 #: Distance from which on an end counts as off the plane.

@@ -13,8 +13,8 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from flowsim.boundary.cells import with_edge_distance
 from flowsim.boundary.geometry import Boundary, Lattice, find_crossings, march
+from flowsim.boundary.in_record import with_edge_distance
 from flowsim.curves import CRITICAL, Curve, curves_of, with_curves
 from flowsim.errors import InputError
 from flowsim.flow.any_loss import RosenbrockSolver

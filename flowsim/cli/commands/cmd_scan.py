@@ -134,8 +134,7 @@ def scan(given: ScanOptions) -> None:
         check_memory(starts.shape, given.refine)
     import xarray as xr
 
-    from flowsim.boundary.cells import edge_of_scan
-    from flowsim.boundary.in_record import refine_scan
+    from flowsim.boundary.in_record import edge_of_scan, refine_scan
     from flowsim.flow.reference import sample_size
     from flowsim.portraits.summaries import summarize
     from flowsim.scan.plan import Scan
