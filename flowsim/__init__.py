@@ -25,7 +25,7 @@ The full transformer is the package full_model.
 from importlib import import_module
 from typing import Any
 
-from flowsim.stub import names_of
+from flowsim.public_names import names_of, public_object
 
 _NAMES = names_of(__file__)
 #: The module of every public name.
@@ -119,7 +119,7 @@ _GONE = {
 
 def __getattr__(attribute: str) -> Any:
     if attribute == "__version__":
-        return import_module("flowsim.version").installed_version()
+        return import_module("flowsim.records.attributes").installed_version()
     if attribute in _PACKAGES:
         return import_module(f"flowsim.{attribute}")
     if attribute in _MOVED:
@@ -135,9 +135,7 @@ def __getattr__(attribute: str) -> Any:
         meant = _GONE.get(attribute) or ", ".join(get_close_matches(attribute, [*_HOME, *_MOVED]))
         hint = f": {meant}" if meant else "; dir(flowsim) lists what it has"
         raise AttributeError(f"module 'flowsim' has no attribute {attribute!r}{hint}")
-    from flowsim.door import at_the_door
-
-    return at_the_door(f"flowsim.{_HOME[attribute]}", attribute)
+    return public_object(f"flowsim.{_HOME[attribute]}", attribute)
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -22,23 +23,24 @@ import numba
 from numba.core.event import Event, Listener, register
 from numba.core.options import DefaultOptions
 
-from flowsim.notices import say_compiling
-
 config: Any = numba.config
+_LOG = logging.getLogger(__name__)
 
 
 class _Compilation(Listener):
-    """Says that code is compiled now, which numba does after it has not found it on disk.
+    """Logs, once, that code is compiled, which numba does where it has not found it on disk.
 
     Compiling makes many small objects that stay: while it runs Python does not search them for
     garbage, which would take a sixth to a third of the time.
     """
 
     def __init__(self) -> None:
-        self.depth, self.collects = 0, False
+        self.depth, self.collects, self.logged = 0, False, False
 
     def on_start(self, event: Event) -> None:
-        say_compiling()
+        if not self.logged:
+            self.logged = True
+            _LOG.info("compiling the integrator, once on this machine (about 15 s)")
         if self.depth == 0:
             self.collects = gc.isenabled()
             gc.disable()
@@ -50,7 +52,8 @@ class _Compilation(Listener):
             gc.enable()
 
 
-register("numba:compile", _Compilation())
+COMPILATION = _Compilation()
+register("numba:compile", COMPILATION)
 
 
 @cache

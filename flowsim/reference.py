@@ -1,6 +1,6 @@
 """The flow by torchdiffeq alone, as a check of this package's solvers."""
 
-from flowsim.door import lazy_names
+from flowsim.public_names import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,

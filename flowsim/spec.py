@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from flowsim.errors import InputError
-from flowsim.sources import (
+from flowsim.own import (
     check_class,
     check_coordinates,
     first_line_of,

@@ -3,21 +3,9 @@
 Public names load their module on first use, so that importing the package imports no torch.
 """
 
-from flowsim.stub import names_of
+from flowsim.public_names import lazy_names, names_of
 
 #: The module of every public name.
 _HOME = names_of(__file__)
 
-__all__ = sorted(_HOME)
-
-
-def __getattr__(attribute: str) -> object:
-    if attribute not in _HOME:
-        raise AttributeError(f"module 'full_model' has no attribute {attribute!r}")
-    from flowsim.door import at_the_door
-
-    return at_the_door(f"full_model.{_HOME[attribute]}", attribute)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOME)

@@ -1,6 +1,6 @@
 """Critical points, ends and shares over a parameter."""
 
-from flowsim.door import lazy_names
+from flowsim.public_names import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__, {"continuation": "bifurcation.record", "fold_curves": "bifurcation.folds"}

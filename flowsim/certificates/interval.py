@@ -12,7 +12,7 @@ from torch import Tensor
 
 from flowsim.errors import InputError
 from flowsim.interface import Model
-from flowsim.sources import first_line_of
+from flowsim.own import first_line_of
 
 #: A unit in the last place, the least number, and units by which functions may be off.
 _UNIT, _TINY, _FUNCTION = 2.0**-52, 5e-324, 8.0

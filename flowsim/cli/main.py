@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import logging
 import os
 import re
 import sys
@@ -19,13 +20,12 @@ from typing import Annotated, Any, NoReturn, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from flowsim import notices
 from flowsim.cli import options
 from flowsim.cli.interruption import INTERRUPTED, SENTENCE, ended_by_signals
 from flowsim.cli.output import BAD_INPUT, echo, redraw, warn
 from flowsim.errors import InputError, Interrupted
+from flowsim.records.attributes import installed_version
 from flowsim.spec import or_list
-from flowsim.version import installed_version
 
 #: Options that people guess, and the ones that mean the same; of each those that a command has.
 _MEANT = {
@@ -92,6 +92,13 @@ def _root(
     """Gradient flow of transformers on Markov chains, from initialization to basin."""
 
 
+class _Notices(logging.Handler):
+    """Prints on stderr what the package logs, such as that code is compiled."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        warn(record.getMessage())
+
+
 def command(run: Callable[[Any], None]) -> Callable[..., None]:
     """A function of the fields of its argument's dataclass; with --from it redraws the record."""
     (kind,) = (hint for name, hint in get_type_hints(run).items() if name != "return")
@@ -147,8 +154,9 @@ def main() -> None:
 
 
 def _run(arguments: list[str]) -> None:
-    words_of_compiling = "compiling the integrator, once on this machine (about 15 s)"
-    notices.compiling = None if "--quiet" in arguments else lambda: warn(words_of_compiling)
+    log = logging.getLogger("flowsim")
+    log.handlers = [_Notices()]
+    log.setLevel(logging.WARNING if "--quiet" in arguments else logging.INFO)
     try:
         os.getcwd()
     except OSError as error:  # the folder was removed, which libraries answer with a crash

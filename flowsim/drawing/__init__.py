@@ -1,6 +1,6 @@
 """Figures of records, one function a kind; ``flowsim.draw`` draws any."""
 
-from flowsim.door import lazy_names
+from flowsim.public_names import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,

@@ -17,9 +17,8 @@ from flowsim.arrays import Numbers, resolve_device, to_tensor
 from flowsim.errors import InputError, require_integer
 from flowsim.interface import Model
 from flowsim.labels import Label
-from flowsim.own import check_own
+from flowsim.own import check_coordinates, check_own
 from flowsim.running import quickly
-from flowsim.sources import check_coordinates
 from flowsim.spec import is_own
 
 #: Methods that decide ends: this package's engines, or torchdiffeq's odeint alone.

@@ -1,6 +1,6 @@
 """Critical points of any loss, and the ends of its trajectories."""
 
-from flowsim.door import lazy_names
+from flowsim.public_names import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,

@@ -1,6 +1,6 @@
 """The built-in reduced models and their closed forms."""
 
-from flowsim.door import lazy_names
+from flowsim.public_names import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,

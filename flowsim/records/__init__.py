@@ -1,5 +1,5 @@
 """Records on disk."""
 
-from flowsim.door import lazy_names
+from flowsim.public_names import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(__name__, {"open_record": "records.netcdf"})

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowsim.errors import InputError
-from flowsim.version import installed_version
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -233,6 +232,14 @@ def provenance(settings: dict[str, object]) -> dict[str, object]:
 def command_line(arguments: list[str]) -> str:
     """Words as a shell takes them; bytes that are no text, which no file holds, are escaped."""
     return shlex.join(arguments).encode("utf-8", "backslashreplace").decode()
+
+
+def installed_version() -> str:
+    """The version of the distribution, "unknown" in a source tree that was never installed."""
+    try:
+        return version("flowsim-lab")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def package_versions(packages: tuple[str, ...] = LIBRARIES) -> str:

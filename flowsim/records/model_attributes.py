@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from flowsim.labels import BASINS
-from flowsim.sources import source_digest, source_of
+from flowsim.own import source_digest, source_of
 from flowsim.spec import attributes_of, is_own, kept_arguments, options_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from flowsim.door import at_the_door, lazy_names
+from flowsim.public_names import lazy_names, public_object
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
@@ -28,7 +28,7 @@ class _Scan(ModuleType):
     """The package ``flowsim.scan``, which can be called."""
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        return at_the_door("flowsim.scan.store", "scan")(*given, **named)
+        return public_object("flowsim.scan.store", "scan")(*given, **named)
 
 
 sys.modules[__name__].__class__ = _Scan

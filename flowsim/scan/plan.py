@@ -13,6 +13,7 @@ from flowsim.errors import InputError
 from flowsim.flow.options import SolverOptions
 from flowsim.flow.solver import solver_of
 from flowsim.interface import RESERVED, Model, SolverDefaults
+from flowsim.own import source_digest
 from flowsim.records.attributes import source_versions
 from flowsim.records.model_attributes import model_attributes
 from flowsim.running import threads
@@ -25,7 +26,6 @@ from flowsim.scan.follow import (
     training_dtype,
 )
 from flowsim.scan.starts import Starts, as_starts, values_text
-from flowsim.sources import source_digest
 from flowsim.spec import ModelSpec, attributes_of, is_own, kept_arguments
 from flowsim.training.optimizer_choice import OptimizerChoice
 

@@ -19,8 +19,8 @@ from flowsim.errors import InputError
 from flowsim.interface import Model, starts_of
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
+from flowsim.own import first_line_of
 from flowsim.running import expect, quickly
-from flowsim.sources import first_line_of
 from flowsim.training.optimizer_choice import (
     CLIP_GUARD,
     OptimizerChoice,

@@ -123,14 +123,9 @@ def test_training_shows_its_loss_between_the_two_it_lies_between(tmp_path):
     assert "Traceback" not in text
 
 
-def test_compiling_is_announced_once_and_only_where_it_happens(monkeypatch, tmp_path):
+def test_compiling_is_announced_once_and_only_where_it_happens(monkeypatch, tmp_path, caplog):
     """By numba's own event, which a function that the disk holds does not cause."""
-    from flowsim import compiled, notices
-
-    told = []
-
-    def echo():
-        told.append("compiling")
+    from flowsim import compiled
 
     def twice(x):
         return 2 * x
@@ -138,11 +133,13 @@ def test_compiling_is_announced_once_and_only_where_it_happens(monkeypatch, tmp_
     monkeypatch.setattr(compiled.config, "CACHE_DIR", str(tmp_path))
     compiled.code_folder.cache_clear()
     try:
-        for expected in (["compiling"], ["compiling"]):
-            monkeypatch.setattr(notices, "compiling", echo)
-            function = compiled.compiled(twice)
-            assert (function(3), function(3.5)) == (6, 7.0)
-            assert told == expected
+        for expected in (1, 0):
+            monkeypatch.setattr(compiled.COMPILATION, "logged", False)
+            caplog.clear()
+            with caplog.at_level("INFO", "flowsim"):
+                function = compiled.compiled(twice)
+                assert (function(3), function(3.5)) == (6, 7.0)
+            assert caplog.text.count("compiling the integrator") == expected
     finally:
         compiled.code_folder.cache_clear()
 

@@ -1,4 +1,4 @@
-"""Public calls with missing or wrong arguments are refused in one sentence.
+"""Names of packages that load on first use, and a sentence for wrong arguments of public calls.
 
 A call that works is not looked at. One that fails inside is looked at afterwards: an argument that
 its annotation does not allow is named, and any other error passes unchanged.
@@ -67,17 +67,28 @@ _KINDS: dict[str, tuple[tuple[type, ...] | str, str]] = {
 }
 
 
-def at_the_door(module: str, attribute: str) -> Any:
-    """A public object of a module whose calls refuse wrong arguments in one sentence."""
+def names_of(file: str) -> dict[str, str]:
+    """The module within the package of every name that the stub beside its file imports.
+
+    A line of the stub is "from package.module import name as name".
+    """
+    with open(file.removesuffix(".py") + ".pyi", encoding="utf-8") as stub:
+        lines = [line.split() for line in stub if line.startswith("from ")]
+    homes = {words[3]: words[1].partition(".")[2] for words in lines if words[4:5] == ["as"]}
+    return dict(sorted(homes.items()))
+
+
+def public_object(module: str, attribute: str) -> Any:
+    """The function or class of a module, made to refuse wrong arguments in one sentence."""
     home = import_module(module)
     offered = getattr(home, attribute)
-    if isinstance(offered, FunctionType) and not hasattr(offered, "answers"):
-        offered = _answering(offered, attribute)
+    if isinstance(offered, FunctionType) and not hasattr(offered, "refuses"):
+        offered = _refusing(offered, attribute)
         setattr(home, attribute, offered)
     elif isinstance(offered, type) and not issubclass(offered, Enum):
         start = vars(offered).get("__init__")
-        if isinstance(start, FunctionType) and not hasattr(start, "answers"):
-            type.__setattr__(offered, "__init__", _answering(start, attribute))
+        if isinstance(start, FunctionType) and not hasattr(start, "refuses"):
+            type.__setattr__(offered, "__init__", _refusing(start, attribute))
     return offered
 
 
@@ -88,19 +99,20 @@ def lazy_names(
 
     Args:
         package: its name.
-        homes: the module of every name, within flowsim.
+        homes: the module of every name, within flowsim or full_model.
     """
+    whole = package.partition(".")[0]
 
     def get(attribute: str) -> Any:
         if attribute not in homes:
             raise AttributeError(f"module {package!r} has no attribute {attribute!r}")
-        return at_the_door(f"flowsim.{homes[attribute]}", attribute)
+        return public_object(f"{whole}.{homes[attribute]}", attribute)
 
     return get, lambda: sorted(homes), sorted(homes)
 
 
-def _answering(function: FunctionType, public_name: str) -> Any:
-    """The function, with a sentence on wrong arguments in place of another error."""
+def _refusing(function: FunctionType, public_name: str) -> Any:
+    """The function, with an InputError on wrong arguments in place of another error."""
 
     @wraps(function)
     def called(*args: Any, **keywords: Any) -> Any:
@@ -114,14 +126,14 @@ def _answering(function: FunctionType, public_name: str) -> Any:
                 raise
             raise InputError(wrong) from None
 
-    called.answers = True  # type: ignore[attr-defined]
+    called.refuses = True  # type: ignore[attr-defined]
     return called
 
 
 def _what_is_wrong(
     signature: inspect.Signature, public_name: str, args: tuple[Any, ...], keywords: dict[str, Any]
 ) -> str | None:
-    """A sentence on the first argument that is missing, unknown, or of another kind."""
+    """Say which argument is the first that is missing, unknown, or of another kind, if any is."""
     try:
         given = signature.bind(*args, **keywords).arguments
     except TypeError as error:
