@@ -244,9 +244,11 @@ def edge_attributes(model: Model, names: list[str]) -> dict[str, Any]:
     """Attributes of distances in the coordinates ``names``."""
     whole, bound = {*names} == {*model.coordinates}, len(names) > 2
     where = "all coordinates" if whole else f"the slice ({', '.join(names)})"
+    kind = "upper bound of the distance" if bound else "distance"
     return {
-        "long_name": f"{'upper bound of the ' if bound else ''}distance to the nearest place in "
-        f"the window with another end, in {where}",
+        "long_name": f"{kind} to the nearest place in the window with another end, in {where}",
+        "drawn_as": "distance",
+        "legend": f"{kind} to another end{'' if whole else ', in this plane'}",
         "coordinates_varied": " ".join(names),
         "all_coordinates": int(whole),
         "is_bound": int(bound),

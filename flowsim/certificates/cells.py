@@ -78,7 +78,11 @@ def with_certificates(
     proof = proof.reshape(record["label"].shape)
     below = (proof >= 0) | (proof == -3)
     rule = np.where(below, int(Rule.BELOW_PASS), record["rule"].to_numpy())
-    words = {"long_name": "the end is proven by interval bounds"}
+    words = {
+        "long_name": "the end is proven by interval bounds",
+        "drawn_as": "proof",
+        "legend": "end proven",
+    }
     dims = record["label"].dims
     record = record.assign(
         certified=(dims, (proof != -1).astype(np.int8), words),

@@ -20,6 +20,7 @@ from flowsim.drawing.style import (
     about,
     name_of,
     symbol,
+    wrapped,
 )
 from flowsim.errors import InputError
 
@@ -40,15 +41,18 @@ def draw_continuation(record: xr.Dataset, ax: Axes | None = None, **look: Unpack
     Stable branches are solid, the others dashed; events have markers. On given axes only branches
     are drawn.
     """
-    heights = [3.0, 1.6, *[1.6] * ("edge_distance" in record)]
-    canvas = Canvas(ax, 7.0, 7.4 if len(heights) > 2 else 6.0, look)
     parameter = str(record.attrs["parameter"])
+    more = [
+        x for x in record.values() if "drawn_as" in x.attrs and {*x.dims} == {parameter, "basin"}
+    ]
+    heights = [3.0, 1.6, *[1.6] * len(more)]
+    canvas = Canvas(ax, 7.0, 6.0 + 1.4 * len(more), look)
     if ax is not None:
         handles = _draw_branches(record, ax, parameter)
         ax.set_xlabel(_words(parameter))
         return canvas.complete([], handles)
     panels = canvas.figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
-    above, middle, below = panels[0], panels[1], panels[-1]
+    above, middle, *further = panels
     handles = _draw_branches(record, above, parameter)
     draw_shares(record, middle, parameter)
     shares = middle.get_legend_handles_labels()[0]
@@ -61,12 +65,13 @@ def draw_continuation(record: xr.Dataset, ax: Axes | None = None, **look: Unpack
                 "markevery": max(1, len(values) // 10)}  # fmt: skip
         if place in own:
             above.plot(values, own[place], linestyle="none", **mark)
-        if below is not middle and np.isfinite(own["edge_distance"]).any():
-            below.plot(values, own["edge_distance"].where(np.isfinite), linewidth=1.2, **mark)
-    if below is not middle:
-        below.set_ylim(bottom=0)
-        below.set_ylabel("distance to\nanother end")
-    below.set(xlabel=_words(parameter), xlim=(values[0], values[-1]))
+        for panel, variable in zip(further, more, strict=True):
+            if np.isfinite(height := variable.sel(basin=name)).any():
+                panel.plot(values, height.where(np.isfinite), linewidth=1.2, **mark)
+    for panel, variable in zip(further, more, strict=True):
+        panel.set_ylim(bottom=0)
+        panel.set_ylabel(wrapped(variable.attrs["legend"], 1.3, "medium"))
+    panels[-1].set(xlabel=_words(parameter), xlim=(values[0], values[-1]))
     lines = [f"Critical points and basins over {_words(parameter)}", *about(record)]
     if left_out := record.attrs.get("left_out"):
         lines.append(f"Not drawn: {left_out}")

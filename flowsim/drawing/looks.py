@@ -1,8 +1,10 @@
-"""The look of every kind of curve, in figures and in the browser."""
+"""The look of every kind of curve and of layer, in figures and in the browser."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from flowsim.curves import Curve
 from flowsim.drawing.style import INK, LINE
@@ -33,6 +35,27 @@ LOOKS: dict[str, dict[str, Any]] = {
     "maximum": {"color": LINE, "marker": "^", "markersize": 8, "markerfacecolor": "#ffffff"},
     "centre": {"color": LINE, "marker": "o", "markersize": 8, "markerfacecolor": "#ffffff"},
     "": {"color": "#7a4fa3", "marker": "D", "markersize": 6},
+}
+
+#: A layer, a variable over the plane, has a hatch of the cells where it is positive, or contours.
+LAYERS: dict[str, dict[str, Any]] = {
+    "wrong prediction": {"hatch": "||", "color": "0.45"},
+    "slide": {"hatch": "..", "color": "#3f6f86"},
+    "proof": {
+        "outline": True,
+        "levels": [0.5],
+        "colors": "#555555",
+        "linewidths": 0.8,
+        "linestyles": "dotted",
+    },
+    "distance": {"colors": "#8a3ffc", "linewidths": 0.9},
+    "conserved quantity": {
+        "infinite_at_0": True,
+        "levels": np.arange(-8.0, 9.0, 2.0),
+        "colors": "#7a4fa3",
+        "linewidths": 0.7,
+        "linestyles": "dotted",
+    },
 }
 
 

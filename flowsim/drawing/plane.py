@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Unpack
 
 import numpy as np
@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 
 from flowsim.curves import CRITICAL, curves_of
 from flowsim.drawing.boundary_lines import draw_boundary
-from flowsim.drawing.looks import look_of, name_of_curve
+from flowsim.drawing.looks import LAYERS, look_of, name_of_curve
 from flowsim.drawing.style import (
     ARROW,
     DASHES,
@@ -53,8 +53,6 @@ from flowsim.records.attributes import axes_of, became_of, end_names, most_frequ
 _WHOLE_CELLS = 512
 #: Entries of a legend, beyond which those of critical points are joined.
 _ENTRIES = 8
-#: Hatches and their colours of cells that a simpler model misjudges, and whose orbits slide.
-_DIFFERS, _SLIDES = ("||", "0.45"), ("..", "#3f6f86")
 #: Colour, hatch and its colour of steps that go on when they are counted out.
 _MOVING = ("#ffffff", "...", LINE)
 #: Letters of a title's line.
@@ -65,12 +63,6 @@ _STEPS_TEXTS = {
     "bounded": "steps go back and forth without end",
     "diverged": "diverges",
 }
-_ENERGY: dict[str, Any] = {
-    "colors": "#7a4fa3", "linewidths": 0.7, "linestyles": "dotted",
-    "levels": np.arange(-8.0, 9.0, 2.0),
-}  # fmt: skip
-_EDGE: dict[str, Any] = {"colors": "#8a3ffc", "linewidths": 0.9}
-_PROVEN: dict[str, Any] = {"colors": "#555555", "linewidths": 0.8, "linestyles": "dotted"}
 _FLOW: dict[str, Any] = {
     "color": LINE, "linewidth": 1.7, "linestyle": (0, (4, 2.5)), "zorder": 4,
     "path_effects": [withStroke(linewidth=3.2, foreground="#ffffff")],
@@ -151,23 +143,27 @@ def draw_models_side_by_side(
 
 def draw_layers(record: xr.Dataset, ax: Axes, energy: bool = False) -> list[Any]:
     """All of a portrait but title and legend, on given axes; the entries of a legend."""
-    if energy and "energy" not in record:
-        raise InputError("energy contours need a portrait of the canonical model")
+    if energy:
+        if "energy" not in record:
+            raise InputError("energy contours need a portrait of the canonical model")
+        look = {"drawn_as": "conserved quantity", "legend": "energy $E$"}
+        record = record.assign(energy=record["energy"].assign_attrs(look))
     handles = draw_basins(record, ax)
-    handles += _draw_regions(record, ax)
+    for layer in _layers(record):
+        handles += _draw_layer(record, ax, layer)
     handles += draw_curves(record, ax)
     handles += draw_flow(record, ax)
-    handles += _draw_contours(record, ax, energy)
     if len(handles) > _ENTRIES:
         kinds = [handle for handle in handles if handle.get_label() in CRITICAL]
         kinds.sort(key=lambda handle: str(handle.get_label()))  # alike in several panels
         names = ", ".join(str(kind.get_label()) for kind in kinds)
         handles = _joined(handles, kinds, f"critical points: {names}")
-    if len(handles) > _ENTRIES and "differs" in record:
-        other = record["differs"].attrs["of"]
-        both = [handle for handle in handles if str(handle.get_label()).startswith(f"the {other} ")
-                or handle.get_label() == f"separatrix of the {other}"]  # fmt: skip
-        handles = _joined(handles, both, f"{both[0].get_label()}; its separatrix")
+    others = dict.fromkeys(curve.of for curve in curves_of(record, *axes_of(record)))
+    for other in filter(None, others):  # a layer that compares with another model, and its curves
+        both = [handle for handle in handles if f"the {other}" in handle.get_label()]
+        if len(handles) > _ENTRIES and both:
+            first, *its = (handle.get_label().removesuffix(f" of the {other}") for handle in both)
+            handles = _joined(handles, both, f"{first}; its {', '.join(its)}")
     return handles
 
 
@@ -237,22 +233,46 @@ def _hatch(
     drawn.set(edgecolor=colour, linewidth=0)
 
 
-def _draw_regions(record: xr.Dataset, ax: Axes) -> list[Any]:
-    """Cells whose end a simpler model does not predict, and cells whose orbit slides."""
-    regions, (x, y) = {}, axes_of(record)
-    if "differs" in record:
-        other = record["differs"].attrs["of"]
-        regions[f"the {other} predicts the other end"] = ("differs", _DIFFERS)
-    if "sliding_time" in record:
-        regions["the orbit slides along a ReLU's kink"] = ("sliding_time", _SLIDES)
-    handles: list[Any] = []
-    for text, (name, (hatch, colour)) in regions.items():
-        on = record[name].transpose(y, x).to_numpy() > 0
-        if on.any():
-            _hatch(record, ax, on, hatch, colour, x, y)
-            handles.append(Patch(facecolor="#ffffff", hatch=hatch, edgecolor=colour, linewidth=0,
-                                 label=f"{text} ({percent(on)})"))  # fmt: skip
-    return handles
+def _layers(record: xr.Dataset) -> Iterator[xr.DataArray]:
+    """The variables over the plane that say by ``drawn_as`` how they are drawn."""
+    across, up = axes_of(record)
+    for variable in record.values():
+        if variable.attrs.get("drawn_as") in LAYERS and {*variable.dims} == {across, up}:
+            yield variable.transpose(up, across)
+
+
+def _draw_layer(record: xr.Dataset, ax: Axes, layer: xr.DataArray) -> list[Any]:
+    """Hatch the cells where a layer is positive, outline them, or draw contours; its entry."""
+    across, up = axes_of(record)
+    look, text = dict(LAYERS[layer.attrs["drawn_as"]]), layer.attrs.get("long_name", layer.name)
+    text = layer.attrs.get("legend", text)
+    values = layer.to_numpy()
+    on = values > 0
+    if hatch := look.get("hatch"):
+        _hatch(record, ax, on, hatch, look["color"], across, up)
+        patch = Patch(facecolor="#ffffff", hatch=hatch, edgecolor=look["color"], linewidth=0)
+        patch.set_label(f"{text} ({percent(on)})")
+        return [patch] if on.any() else []
+    if min(on.shape) < 2 or not np.isfinite(values).any():
+        return []
+    line = Line2D([], [], color=look["colors"], linewidth=look["linewidths"], label=text)
+    line.set_linestyle(look.get("linestyles", "solid"))
+    x, y, sides = layer[across].to_numpy(), layer[up].to_numpy(), [slice(None)]
+    if look.pop("outline", False):
+        line.set_label(f"{text} ({percent(on)})")
+        sides = sides if 0 < on.mean() < 1 else []
+    if look.pop("infinite_at_0", False):
+        sides = [slice(int((x < 0).sum())), slice(int((x <= 0).sum()), None)]
+    finite = np.ma.masked_invalid(values)
+    numbered = "levels" not in look
+    if numbered:
+        look["levels"] = MaxNLocator(6).tick_values(0, float(finite.max()))[1:]
+    for side in sides:
+        if len(x[side]) > 1:
+            drawn = ax.contour(x[side], y, finite[:, side], zorder=2.5, **look)
+            for number in ax.clabel(drawn, fontsize="x-small") if numbered else ():
+                number.set_path_effects([withStroke(linewidth=2, foreground="#ffffff")])
+    return [line]
 
 
 def draw_flow(record: xr.Dataset, ax: Axes) -> list[Any]:
@@ -375,9 +395,8 @@ def _title(record: xr.Dataset) -> list[str]:
     while len(shares()) > _MESSAGE and len(named) > 1:
         others = [*others, min(named, key=lambda name: counts[name])]
         named = [name for name in named if name not in others]
-    if "share_differs" in a:
-        share = percent(int(a["cells_differ"]), total)
-        remarks.append(f"{share} ends elsewhere than in the {record['differs'].attrs['of']}")
+    remarks += [f"{percent(layer.to_numpy() > 0)} {layer.attrs['remark']}"
+                for layer in _layers(record) if "remark" in layer.attrs]  # fmt: skip
     return [f"Of the window {shares()}", of_model, *remarks, *motion_of(record)]
 
 
@@ -443,39 +462,3 @@ def draw_curves(record: xr.Dataset, ax: Axes) -> list[Any]:
             look = {**looks[name], "linestyle": "none", "markeredgecolor": LINE, "label": name}
             (handles[name],) = ax.plot(*np.transpose(places), **look)
     return [*found, *handles.values()]
-
-
-def _draw_contours(record: xr.Dataset, ax: Axes, energy: bool) -> list[Any]:
-    """The distance to another end with its values, the outline of proven cells, and the energy."""
-    across, up = axes_of(record)
-    x, y = record[across].to_numpy(), record[up].to_numpy()
-    handles: list[Any] = []
-    if "edge_distance" in record:
-        found = record["edge_distance"].transpose(up, across)
-        away = np.ma.masked_invalid(found.to_numpy())
-        if away.count() and min(away.shape) > 1:
-            levels = MaxNLocator(6).tick_values(0, float(away.max()))[1:]
-            drawn = ax.contour(x, y, away, levels=levels, **_EDGE)
-            for text in ax.clabel(drawn, fontsize="x-small"):
-                text.set_path_effects([withStroke(linewidth=2, foreground="#ffffff")])
-            bound = "upper bound of the " if found.attrs.get("is_bound") else ""
-            where = "" if found.attrs.get("all_coordinates") else ", in this plane"
-            handles.append(Line2D([], [], color=_EDGE["colors"], linewidth=_EDGE["linewidths"],
-                                  label=f"{bound}distance to another end{where}"))  # fmt: skip
-    if "certified" in record and min(record["certified"].shape) > 1:
-        proven = record["certified"].transpose(up, across).to_numpy()
-        share = float(proven.mean())
-        if 0 < share < 1:
-            ax.contour(x, y, proven, levels=[0.5], **_PROVEN)
-        handles.append(Line2D(
-            [], [], color=_PROVEN["colors"], linewidth=_PROVEN["linewidths"], linestyle="dotted",
-            label=f"end proven: {share:.1%} of the cells",
-        ))  # fmt: skip
-    if energy:
-        values = record["energy"].transpose(up, across).to_numpy()
-        for side in (x < 0, x > 0):  # E is infinite at x = 0
-            if side.sum() > 1:
-                ax.contour(x[side], y, values[:, side], **_ENERGY)
-        handles.append(Line2D([], [], color=_ENERGY["colors"], linewidth=0.9, linestyle="dotted",
-                              label="energy $E$"))  # fmt: skip
-    return handles

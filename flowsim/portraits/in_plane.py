@@ -470,8 +470,13 @@ def _differences(plane: Plane, record: xr.Dataset) -> dict[str, object]:
     label = record["label"].transpose(plane.y, plane.x).to_numpy()
     differs = (label == Label.GLOBAL_MINIMUM) != expected.numpy()
     differs &= (y[:, None] != 0) & (label != Label.UNRESOLVED)
-    of = {"of": baseline.title.partition("\n")[0]}
-    record["differs"] = ((plane.y, plane.x), differs.astype(np.int8), of)
+    other = baseline.title.partition("\n")[0]
+    look = {
+        "drawn_as": "wrong prediction",
+        "legend": f"the {other} predicts the other end",
+        "remark": f"ends elsewhere than in the {other}",
+    }
+    record["differs"] = ((plane.y, plane.x), differs.astype(np.int8), look)
     return {"cells_differ": int(differs.sum()), "share_differs": float(differs.mean())}
 
 

@@ -103,7 +103,6 @@ def _portrait(record: xr.Dataset) -> dict[str, Any]:
     across, up = axes_of(record)
     points = [{"kind": curve.kind, across: x, up: y}
               for curve in curves_of(record, across, up) for x, y in curve.points]  # fmt: skip
-    sliding = "sliding_time" in record
     known: dict[str, Any] = {}
     with suppress(InputError):
         chain = chain_of(a)
@@ -123,7 +122,8 @@ def _portrait(record: xr.Dataset) -> dict[str, Any]:
         **_starting_with(record, "confirm_", "certified_", "proven_", "unproven_",
                          "share_differs", "cells_differ", "orbits_unfinished"),
         "critical_points": points,
-        **({"cells_sliding": (record["sliding_time"] > 0).sum()} if sliding else {}),
+        **{x.attrs["counted_as"]: (x > 0).sum() for x in record.values()
+           if "counted_as" in x.attrs},
         "ends": per_end(record),
     }  # fmt: skip
 

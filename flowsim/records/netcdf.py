@@ -24,6 +24,18 @@ _LEVEL = 1
 #: The scale of a dimension that has no values, as NetCDF begins its name.
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
 
+#: How variables are drawn of records that do not say it themselves, as of version 0.3 at first.
+_FORMER = {
+    "differs": {
+        "drawn_as": "wrong prediction",
+        "legend": "the {of} predicts the other end",
+        "remark": "ends elsewhere than in the {of}",
+    },
+    "sliding_time": {"drawn_as": "slide", "counted_as": "cells_sliding"},
+    "certified": {"drawn_as": "proof"},
+    "edge_distance": {"drawn_as": "distance", "legend": "distance to another end"},
+}
+
 
 def flags(meanings: Iterable[IntEnum] | Sequence[str], like: Any = np.int8) -> dict[str, object]:
     """CF attributes that name the values of an integer variable of type ``like``."""
@@ -137,6 +149,10 @@ def open_record(path: Path | str, *kinds: str) -> xr.Dataset:
             f"{str(path)!r} is not a flowsim {wanted + ' ' if kinds else ''}record of schema "
             f"{SCHEMA} (its kind is {kind}, its schema {schema})"
         )
+    for name in _FORMER.keys() & record.keys():
+        variable = record[name]
+        words = {key: text.format(**variable.attrs) for key, text in _FORMER[name].items()}
+        variable.attrs = words | variable.attrs
     return record
 
 

@@ -97,6 +97,11 @@ def as_variables(
     if fraction is not None:
         flagged["settling_time"] = {"fraction": fraction, "of": "excess loss over the limit's"}
         flagged["hitting_time"] = {"fraction": fraction, "of": "excess loss, NaN if never"}
+    flagged["sliding_time"] = {
+        "drawn_as": "slide",
+        "legend": "the orbit slides along a ReLU's kink",
+        "counted_as": "cells_sliding",
+    }
     if "progress" in columns:
         words = rule_of(model).progress
         codes = flags([*words], columns["progress"].dtype)

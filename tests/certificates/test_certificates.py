@@ -73,7 +73,7 @@ def test_a_portrait_records_which_ends_are_proven(monkeypatch):
     assert (record.rule == flowsim.Rule.BELOW_PASS).all()
     assert flowsim.summarize(record)["proven_saddle"] == 1
     texts = [text.get_text() for text in flowsim.draw(record).legends[0].get_texts()]
-    assert "end proven: 100.0% of the cells" in texts
+    assert "end proven (100 %)" in texts
 
 
 @pytest.mark.parametrize(("p", "q"), [(0.2, 0.3), (0.5, 0.8)])
