@@ -149,10 +149,9 @@ def open_record(path: Path | str, *kinds: str) -> xr.Dataset:
             f"{str(path)!r} is not a flowsim {wanted + ' ' if kinds else ''}record of schema "
             f"{SCHEMA} (its kind is {kind}, its schema {schema})"
         )
-    for name in _FORMER.keys() & record.keys():
-        variable = record[name]
-        words = {key: text.format(**variable.attrs) for key, text in _FORMER[name].items()}
-        variable.attrs = words | variable.attrs
+    for name, words in _FORMER.items():
+        if name in record and "drawn_as" not in (known := record[name].attrs):
+            known.update({key: text.format(of=known.get("of")) for key, text in words.items()})
     return record
 
 
