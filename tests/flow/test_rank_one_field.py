@@ -1,4 +1,4 @@
-"""The parts of the rank-one engine without attention, one by one, against autograd and an oracle.
+"""The parts of the rank-one engine without attention, one by one, against autograd.
 
 A mode is (unit 0, unit 1, w₁ held, sign of w₁). Called from Python these parts have to be plain
 Python: see ``test_plain_python``.
@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from one_row import workspace
-from rank_one_oracle import Oracle, UndecidedError
 from torch.autograd.functional import hessian, jacobian
 
 from flowsim import BinaryChain
@@ -22,7 +21,6 @@ from flowsim.models.rank_one import rows, slow_manifold
 from flowsim.models.rank_one.field import CLOSED, OPEN, SLIDING
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
-NAMES = {CLOSED: "closed", OPEN: "open", SLIDING: "slide"}
 CASES = [
     ((0.5, 0.8), 4, True),
     ((0.2, 0.3), 4, False),
@@ -155,41 +153,3 @@ def test_field_and_jacobian_in_a_step_s_coordinates_are_autograds(row):
         np.testing.assert_allclose(row.field, field(point).detach().numpy(), rtol=0, atol=1e-12)
         expected = jacobian(field, point).detach().numpy() @ np.linalg.inv(transform)
         np.testing.assert_allclose(row.jacobian, expected, rtol=0, atol=1e-10)
-
-
-def oracle_of(row):
-    p, q, length = row.reals[0], row.reals[3], row.reals[6]
-    return Oracle(p, q, length, tied=len(row.y) == 5)
-
-
-def on_surfaces(row, random):
-    """Points of one surface each, and which: Y₀ = 0, Y₁ = 0 or w₁ = 0."""
-    for on in itertools.cycle((0, 1, "w")):
-        y = random.uniform(-1.5, 1.5, len(row.y))
-        y[1] = 0.0 if on == 0 else -y[0] if on == 1 else y[1]
-        y[2] = 0.0 if on == "w" else y[2]
-        yield y, on
-
-
-def test_a_row_goes_on_from_a_surface_as_the_oracle_says(row):
-    random, oracle, seen = np.random.default_rng(7), oracle_of(row), set()
-    for y, on in itertools.islice(on_surfaces(row, random), 150):
-        rows.choose_modes(y, row.ints, y[2] ** 2 < y[3] ** 2, row.reals)
-        units, held, sign = row.ints[:2].tolist(), row.ints[2], row.ints[3]
-        try:
-            wanted = oracle.modes(y, {on})
-        except UndecidedError:  # it repels: the row leaves to the faster side
-            assert SLIDING not in units and not held
-            if on == "w":
-                sides = [oracle.weight_velocity(y, s) for s in (1.0, -1.0)]
-                assert sign == (1 if sum(sides) >= 0 else -1)
-            else:
-                sides = rows.unit_velocities(y, row.ints, on, row.reals)
-                assert units[on] == (OPEN if sum(sides) >= 0 else CLOSED)
-            seen.add(("repels",))
-            continue
-        assert held == (wanted[2] == "held")
-        if not held:
-            assert [NAMES[unit] for unit in units] == wanted[:2] and sign == oracle.sign
-        seen.add((on, held, *units))
-    assert len(seen) >= 8 and any(SLIDING in mode[2:] for mode in seen)
