@@ -22,7 +22,6 @@ from full_model.model.architecture import Architecture as Architecture
 from full_model.model.architecture import Weights as Weights
 from full_model.model.population import PopulationLoss as PopulationLoss
 from full_model.model.population import all_sequences as all_sequences
-from full_model.model.population import sampled_loss as sampled_loss
 from full_model.model.prefix_tree import PrefixTreeLoss as PrefixTreeLoss
 from full_model.model.sources import MarkovSource as MarkovSource
 from full_model.model.sources import PriorSource as PriorSource

@@ -1,4 +1,4 @@
-"""The population loss: exact by enumeration of all sequences, or by sampling with its error."""
+"""The population loss, exact by enumeration of all sequences."""
 
 from __future__ import annotations
 
@@ -197,46 +197,3 @@ def all_sequences(n: int, k: int = 2) -> Tensor:
     """
     index = torch.arange(k**n).unsqueeze(-1)
     return (index // k ** torch.arange(n - 1, -1, -1) % k).to(torch.uint8)
-
-
-def sampled_loss(
-    arch: Architecture,
-    weights: Weights,
-    source: SequenceSource,
-    batch: int,
-    generator: torch.Generator,
-) -> tuple[Tensor, Tensor]:
-    """The loss of ``batch`` fresh sequences per member and its standard error, both (...).
-
-    The next symbol is averaged out, so only the sequences are random. Every member has its own.
-
-    Args:
-        arch, weights: the transformer; each weight has the shape (..., *shape).
-        source: the law of the sequences.
-        batch: sequences, at least 2.
-        generator: of the draws.
-
-    Raises:
-        InputError: fewer than two sequences.
-
-    >>> import flowsim, full_model, torch
-    >>> source = full_model.MarkovSource.of(flowsim.BinaryChain(0.5, 0.8))
-    >>> arch, draws = full_model.Architecture(d=4, length=4), torch.Generator().manual_seed(0)
-    >>> weights = full_model.initial_weights(arch, "gaussian", seeds=[0])
-    >>> loss, error = full_model.sampled_loss(arch, weights, source, 64, draws)
-    >>> bool(abs(loss - 0.69) < 0.05), bool(error < 0.05)
-    (True, True)
-    """
-    if batch < 2:
-        raise InputError(f"a sampled loss needs at least two sequences, not {batch}")
-    ensemble = check_weights(arch, weights)
-    source = source.repeat(ensemble[0]) if ensemble else source
-    tokens, laws = source.held_out(batch, arch.length, generator)
-    targets = laws.to(weights["bias"])
-    if arch.output == "binary":
-        targets = targets[..., 1]
-    if not ensemble:
-        tokens, targets = tokens[0], targets[0]
-    with torch.no_grad():
-        values = cross_entropy(arch, forward(arch, weights, tokens), targets).mean(-1)
-    return values.mean(-1), values.std(-1) / batch**0.5

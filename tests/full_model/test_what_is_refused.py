@@ -29,7 +29,6 @@ from full_model import (
     lift_rank_one,
     lift_states,
     papers_recipe,
-    sampled_loss,
     train,
     verify,
 )
@@ -122,7 +121,6 @@ REFUSED = [
     (partial(PopulationLoss, THREE, SOURCE), "states"),
     (lambda: PopulationLoss(ARCH, SOURCE)(normal_weights(ARCH, ensemble=(2, 2))), "axis"),
     (lambda: PopulationLoss(ARCH, THREE_SOURCES)(GOOD), "cannot serve"),
-    (lambda: sampled_loss(ARCH, without(""), SOURCE, 1, ANY), "two sequences"),
     *((partial(PrefixTreeLoss, kind(**other), SOURCE), "one layer") for other in (
         {"heads": 2}, {"layers": 2}, {"window": 2}, {"attention": "none"}, {"positions": "none"},
         {"activation": "gelu"}, {"layer_norm": True})),
