@@ -90,15 +90,6 @@ def test_a_command_redraws_what_it_made(folder, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_record(folder, tmp_path):
-    (tmp_path / "a.nc").write_bytes(b"nothing")
-    (tmp_path / "a.safetensors").write_bytes(b"nothing")
-    for name in ("a.nc", "a.safetensors"):
-        assert_refused(run("info", name, cwd=tmp_path), name)
-    assert_refused(run("info", "missing.nc", cwd=tmp_path), "no such file: 'missing.nc'")
-    assert_refused(run("info", cwd=tmp_path), "Missing argument 'RECORD'")
-
-
 def test_mathematics_is_printed_without_dollar_signs_and_files_with_theirs():
     text = as_text({"subtitle": "chain $p$ = 0.5: $p + q$ = 1.3 > 1", "record": "cost$.nc"})
     assert text.splitlines() == ["subtitle  chain p = 0.5: p + q = 1.3 > 1", "record    cost$.nc"]
