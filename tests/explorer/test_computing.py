@@ -117,20 +117,25 @@ def test_orbits_end_where_their_labels_say(name, p, q):
             assert orbit.forward.gap[-1] == pytest.approx(chain.target_logit_gap, abs=0.05)
 
 
+def trained(view, start, full, predicted=Label.GLOBAL_MINIMUM, whole=False):
+    """A run that came to its end."""
+    run = Run(start, full, predicted, whole=whole)
+    for _ in training(view, run, lambda: False):
+        pass
+    return run
+
+
 def test_a_run_goes_on_to_its_end_and_leaves_the_plane():
     view = View()
     orbit = follow_start(view, GOOD)
-    run = Run(GOOD, FullSettings(steps=600), orbit.label, whole=True)
-    for _ in training(view, run, lambda: False):
-        pass
+    run = trained(view, GOOD, FullSettings(steps=600), orbit.label, whole=True)
     assert run.outcome == Label.GLOBAL_MINIMUM and run.ended == "out of steps"
     assert run.curve[-1].step == 600
     assert run.curve[-1].loss == pytest.approx(view.model.chain.entropy_rate, abs=1e-4)
     assert "positions N times slower" in why_apart(run, orbit)
     exact = View().with_model("rank-one")
-    small = Run(GOOD, FullSettings(steps=600, learning_rate=0.05), orbit.label, whole=True)
-    for _ in training(exact, small, lambda: False):
-        pass
+    full = FullSettings(steps=600, learning_rate=0.05)
+    small = trained(exact, GOOD, full, orbit.label, whole=True)
     assert why_apart(small, follow_start(exact, GOOD)) == ""
 
 
@@ -166,21 +171,34 @@ def test_a_cloud_is_counted_and_has_its_interval():
     assert all_trapped.share(Label.LOCAL_MINIMUM) == pytest.approx((1, 0.5101, 1), abs=1e-4)
 
 
-@pytest.mark.parametrize("trainer", ["gd", "flow"])
+PAGES = {
+    "canonical": View(), "states": View().with_model("states", states=3).with_arguments(p=0.9),
+    "untied": replace(View().with_model("untied"), fixed=(("u", 0.9),)).with_arguments(p=0.9),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name, trainer",
+    [("canonical", "gd"), ("canonical", "flow"), ("states", "gd"), ("untied", "gd")],
+)
 @pytest.mark.parametrize(
     "start, outcome", [(GOOD, Label.GLOBAL_MINIMUM), (BAD, Label.LOCAL_MINIMUM)]
 )
-def test_full_training_goes_where_the_flow_says(trainer, start, outcome):
-    view = View()
-    run = Run(start, FullSettings(trainer), follow_start(view, start).label)
-    looks = [len(run.curve) for _ in training(view, run, lambda: False)]
-    assert looks == sorted(looks) and run.outcome == outcome and run.ended == "decided"
-    assert run.predicted == outcome and "just as the flow says" in describe_run(view, run)
-    first, canonical = run.curve[0], view.model
-    theta = torch.tensor(start, dtype=torch.float64)
+def test_full_training_begins_with_the_orbit_and_goes_where_the_flow_says(
+    name, trainer, start, outcome
+):
+    view = PAGES[name]
+    orbit = follow_start(view, start)
+    run = trained(view, start, FullSettings(trainer), orbit.label)
+    if is_untied(view):  # where e = u = 0 is a saddle
+        outcome = Label.GLOBAL_MINIMUM
+    assert run.outcome == outcome and run.ended == "decided"
+    if not is_untied(view):
+        assert run.predicted == outcome and "just as the flow says" in describe_run(view, run)
+    first = run.curve[0]
     assert (first.e, first.w) == pytest.approx(start) and first.time == 0
-    assert first.loss == pytest.approx(float(canonical.loss(theta)))
-    assert first.gap == pytest.approx(float(canonical.logit_gap(theta)))
+    assert first.loss == pytest.approx(orbit.forward.loss[0])
+    assert first.gap == pytest.approx(orbit.forward.gap[0])
 
 
 def test_sampled_training_streams_and_stops():
@@ -189,9 +207,7 @@ def test_sampled_training_streams_and_stops():
     assert list(training(view, run, lambda: len(run.curve) >= 3))
     assert run.ended == "stopped" and run.outcome == Label.UNRESOLVED
     assert "was stopped" in describe_run(view, run) and 0 < run.curve[-1].step < 50
-    run = Run(GOOD, FullSettings("sgd", d=4, length=4, steps=6), Label.GLOBAL_MINIMUM)
-    for _ in training(view, run, lambda: False):
-        pass
+    run = trained(view, GOOD, FullSettings("sgd", d=4, length=4, steps=6))
     assert run.ended == "out of steps" and run.curve[-1].step == 6
     assert run.curve[-1].time == pytest.approx(0.6)
 
@@ -201,50 +217,18 @@ def test_a_run_ends_after_two_minutes(trainer, monkeypatch):
     clock = count(step=10)  # seconds that seem to pass at every look at the clock
     monkeypatch.setattr(of_training, "monotonic", lambda: next(clock))
     view = View()
-    run = Run(GOOD, FullSettings(trainer, d=4, length=4, steps=50_000), Label.GLOBAL_MINIMUM)
-    for _ in training(view, run, lambda: False):
-        pass
+    run = trained(view, GOOD, FullSettings(trainer, d=4, length=4, steps=50_000))
     assert run.ended == "out of time" and run.outcome == Label.UNRESOLVED
     assert "out of its 120 seconds after" in describe_run(view, run) and 110 <= next(clock) <= 200
 
 
-@pytest.mark.parametrize("trainer", ["gd"])
-@pytest.mark.parametrize("name, options", [
-    ("states", {"states": 3}), ("untied", {"held": (("u", 0.9),)}),
-])  # fmt: skip
-def test_every_model_is_trained_from_where_its_orbit_begins(trainer, name, options):
-    held = options.get("held", ())
-    view = View().with_model(name, **{k: v for k, v in options.items() if k != "held"})
-    view = replace(view, fixed=held).with_arguments(p=0.9)
-    for start, lost in ((GOOD, Label.GLOBAL_MINIMUM), (BAD, Label.LOCAL_MINIMUM)):
-        orbit = follow_start(view, start)
-        run = Run(start, FullSettings(trainer), orbit.label)
-        for _ in training(view, run, lambda: False):
-            pass
-        first = run.curve[0]
-        assert (first.e, first.w) == pytest.approx(start)
-        assert first.loss == pytest.approx(orbit.forward.loss[0])
-        assert first.gap == pytest.approx(orbit.forward.gap[0])
-        if is_untied(view):  # where e = u = 0 is a saddle
-            lost = Label.GLOBAL_MINIMUM
-        assert run.outcome == lost and run.ended == "decided"
-
-
-@pytest.fixture
-def explored():
-    view = View().with_start(*GOOD).with_start(*BAD)
-    orbits = [follow_start(view, start) for start in view.starts]
-    run = Run(GOOD, FullSettings(), orbits[0].label)
-    for _ in training(view, run, lambda: False):
-        pass
-    return view, orbits, [run]
-
-
 @pytest.mark.slow
 @pytest.mark.turns
-def test_files_hold_what_is_on_the_page(explored, tmp_path):
-    view, orbits, trained = explored
-    name, content = saved_file(view, orbits, trained, "nc")
+def test_files_hold_what_is_on_the_page(tmp_path):
+    view = View().with_start(*GOOD).with_start(*BAD)
+    orbits = [follow_start(view, start) for start in view.starts]
+    run = trained(view, GOOD, FullSettings())
+    name, content = saved_file(view, orbits, [run], "nc")
     assert name == "explored_canonical_p0.5_q0.8.nc"
     (tmp_path / name).write_bytes(content)
     record = read_record(tmp_path / name)
@@ -253,9 +237,9 @@ def test_files_hold_what_is_on_the_page(explored, tmp_path):
     assert (record["orbit_e"][0].values, record["orbit_w"][0].values) == (
         pytest.approx([GOOD.y, BAD.y]), pytest.approx([GOOD.x, BAD.x])
     )  # fmt: skip
-    assert record["trained_loss"].values[-1] == pytest.approx(trained[0].curve[-1].loss)
+    assert record["trained_loss"].values[-1] == pytest.approx(run.curve[-1].loss)
     assert record.attrs["oracle_wrong"] == 0
-    assert saved_file(view, orbits, trained, "png")[1].startswith(b"\x89PNG")
+    assert saved_file(view, orbits, [run], "png")[1].startswith(b"\x89PNG")
     assert b"<svg" in saved_file(view, [], [], "svg")[1][:2000]
 
 

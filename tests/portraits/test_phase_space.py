@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from recorded import RECORDS
 
 from flowsim import BinaryChain, portrait
 from flowsim.curves import curves_of
@@ -7,18 +8,12 @@ from flowsim.drawing import draw_phase_space, draw_portrait
 from flowsim.models import LinearAttentionModel
 from flowsim.portraits import phase_space
 
-MODELS = {
-    "linear above": LinearAttentionModel(BinaryChain(0.5, 0.8)),
-    "linear below": LinearAttentionModel(BinaryChain(0.2, 0.3)),
-}
+BELOW = LinearAttentionModel(BinaryChain(0.2, 0.3))
 
 
-@pytest.fixture(
-    scope="module",
-    params=["linear above", pytest.param("linear below", marks=pytest.mark.slow)],
-)
+@pytest.fixture(scope="module", params=[True, pytest.param(False, marks=pytest.mark.slow)])
 def space(request):
-    return phase_space(MODELS[request.param])
+    return RECORDS["phase space"] if request.param else phase_space(BELOW)
 
 
 def test_orbits_end_where_their_label_says(space):
@@ -53,10 +48,9 @@ def test_figure_has_both_panels_and_their_axes(space):
     assert "orbit from its start (dot) to the global minima" in texts
 
 
-@pytest.mark.parametrize("a", [0.5])
-@pytest.mark.parametrize("regime", ["linear above", "linear below"])
-def test_slices_of_linear_attention_agree_with_the_closed_form(regime, a):
-    record = portrait(MODELS[regime], resolution=30, fixed={"a": a}, confirm=0)
+@pytest.mark.parametrize("of", [LinearAttentionModel(BinaryChain(0.5, 0.8)), BELOW], ids=repr)
+def test_slices_of_linear_attention_agree_with_the_closed_form(of):
+    record = portrait(of, resolution=30, fixed={"a": 0.5}, confirm=0)
     assert record.attrs["oracle_agree"] == record.attrs["oracle_cells"] > 700
     assert record.attrs["largest_energy_drift"] < 1e-8
     # the drawn separatrix is the boundary of the labels

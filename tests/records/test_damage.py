@@ -8,27 +8,25 @@ import pytest
 import xarray as xr
 from command import assert_refused, run
 from fuzz.damage import KINDS, damaged
+from recorded import RECORDS
 
 import flowsim
 from flowsim.records.netcdf import LENGTH, has_checksum, open_record, write_record
 from flowsim.scan.starts import Points
 
-CHAIN = flowsim.BinaryChain(0.5, 0.8)
 
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def record():
-    axes = {"e": flowsim.scan.cell_centres(-2, 2, 5), "w": flowsim.scan.cell_centres(-2, 2, 4)}
-    return flowsim.scan(flowsim.models.CanonicalModel(CHAIN), axes, fraction=1e-3)
+    return RECORDS["grid"]
 
 
 @pytest.fixture(scope="module")
-def contents(record, tmp_path_factory):
+def contents(tmp_path_factory):
     """The bytes of two records: of a scan and of starts drawn from a Gaussian."""
-    folder = tmp_path_factory.mktemp("whole")
-    write_record(record, folder / "a.nc")
-    write_record(flowsim.gaussian(flowsim.models.CanonicalModel(CHAIN), [1.0], 9), folder / "b.nc")
-    return [(folder / name).read_bytes() for name in ("a.nc", "b.nc")]
+    paths = [tmp_path_factory.mktemp("whole") / name for name in ("grid", "gaussian")]
+    for path in paths:
+        write_record(RECORDS[path.name], path)
+    return [path.read_bytes() for path in paths]
 
 
 @pytest.fixture

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 import xarray as xr
+from recorded import RECORDS
 
-from flowsim import BinaryChain, InputError
-from flowsim import portrait as portrait_record
-from flowsim.models import CanonicalModel
+from flowsim import InputError
 from flowsim.records.attributes import described
 from flowsim.records.netcdf import (
     check_output,
@@ -17,12 +16,8 @@ from flowsim.records.netcdf import (
 )
 
 
-@pytest.fixture(scope="module")
-def record():
-    return portrait_record(CanonicalModel(BinaryChain(0.5, 0.8)), resolution=8, confirm=4)
-
-
-def test_round_trip_keeps_everything(record, tmp_path):
+def test_round_trip_keeps_everything(tmp_path):
+    record = RECORDS["portrait"]
     write_record(record, tmp_path / "a.nc")
     back = read_record(tmp_path / "a.nc", "portrait")
     xr.testing.assert_equal(back, record)

@@ -66,7 +66,8 @@ def test_the_command(tmp_path):
     assert record.attrs["d"] == 2 and set(record.coords) >= {"e", "w", "time"}
     assert (tmp_path / "x.png").stat().st_size > 10_000
     assert_refused(run(*SMALL, "--out", "x.png", cwd=tmp_path), "--overwrite")
-    again = run("compare", "--points", "x.nc", "--d", "2", "--length", "3", "--out", "y.png",
+    again = run("compare", "--points", "x.nc", "--d", "2", "--length", "3", "--out", "y.svg",
                 "--horizon", "0.5", "--require", "0.5", cwd=tmp_path)  # fmt: skip
     assert again.returncode == 4, again.stderr
+    assert "<svg" in (tmp_path / "y.svg").read_text()[:2000]
     assert_refused(run("compare", "--points", "x.nc", "--length", "4", cwd=tmp_path), "length = 3")
