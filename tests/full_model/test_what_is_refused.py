@@ -1,14 +1,17 @@
 """Calls of ``full_model`` that are refused, and words of the sentence: one table."""
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
-from weights import normal_weights
+from weights import RUN, normal_weights
 
 from flowsim import BinaryChain, InputError, MarkovChain
 from flowsim.chains import DirichletPrior, DoublyStochasticPrior, OrderChain, SymmetricChain
+from flowsim.chains.hidden import process
+from flowsim.chains.seen import SeenChain
 from full_model import (
     Architecture,
     Comparison,
@@ -30,6 +33,8 @@ from full_model import (
     lift_states,
     papers_recipe,
     train,
+    trap_matrix,
+    unigram_trap,
     verify,
 )
 from full_model.comparison.fields import FullField
@@ -63,15 +68,9 @@ def point(length, tied):
     return RankOnePoint(one, one.expand(length), *5 * [one], one if tied else 2 * one)
 
 
-def settings(**changes):
-    usual = {"arch": Architecture(4, 6), "recipe": Recipe("gd", steps=40), "p": (0.5,), "q": (0.8,)}
-    return RunSettings(**usual | changes)
-
-
-def on_data(**changes):
-    arch = Architecture(4, 6, states=3, output="states")
-    usual = {"arch": arch, "recipe": Recipe(steps=1), "data": DirichletPrior(3, 2)}
-    return RunSettings(**usual | changes)
+settings = partial(replace, RUN)
+on_data = partial(replace, RunSettings(Architecture(4, 6, states=3, output="states"),
+                                       Recipe(steps=1), data=DirichletPrior(3, 2)))  # fmt: skip
 
 
 def comparison(points=POINTS, **changes):
@@ -217,6 +216,11 @@ REFUSED = [
     (partial(verify, CHAIN, seeds=[]), "seed"),
     (partial(verify, CHAIN, length=40), "GiB"),
     (partial(verify, CHAIN, d=0), "d must"),
+    *((partial(trap_matrix, kind(**other), {}, CHAIN), "one layer without layer norm")
+      for other in ({"layers": 2}, {"layer_norm": True}, {"output": "states"})),
+    (partial(unigram_trap, ARCH, GOOD | {"0.up": GOOD["0.up"][:1]}, CHAIN), "shape"),
+    (lambda: SeenChain.of(process("rrxor")).lag_ratios(3), "not correlated"),
+    (lambda: SeenChain.of(process("mess3")), "sees two symbols"),
 ]  # fmt: skip
 
 

@@ -62,16 +62,10 @@ def test_models_that_blew_up_are_seen_and_alone():
 
 def test_only_the_papers_model_is_compiled(monkeypatch):
     for other in (
-        Architecture(4, 5, layers=2),
-        Architecture(4, 5, heads=2),
-        Architecture(4, 5, activation="gelu"),
-        Architecture(4, 5, window=2),
-        Architecture(4, 5, output="states"),
-        Architecture(4, 5, attention="none"),
-        Architecture(4, 5, positions="none"),
-        Architecture(4, 5, layer_norm=True),
-    ):
-        assert not native.fits(other, torch.float64, CPU)
+        {"layers": 2}, {"heads": 2}, {"activation": "gelu"}, {"window": 2}, {"output": "states"},
+        {"attention": "none"}, {"positions": "none"}, {"layer_norm": True},
+    ):  # fmt: skip
+        assert not native.fits(Architecture(4, 5, **other), torch.float64, CPU)
     assert not native.fits(Architecture(4, 5), torch.float64, torch.device("meta"))
     monkeypatch.setattr(native, "find_compiler", lambda: None)
     assert not native.fits(Architecture(4, 5), torch.float64, CPU)

@@ -31,26 +31,19 @@ def assert_same(arch, source, weights, tolerance=1e-12):
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize(
-    ("length", "d", "hidden", "std"),
-    [(1, 2, None, 1.0), (5, 5, 3, 0.7), (6, 2, None, 3.0)],
-)  # fmt: skip
-def test_value_and_gradient_are_those_of_all_sequences(length, d, hidden, std, tied):
-    arch = Architecture(d, length, hidden=hidden, tied=tied)
-    assert_same(arch, MarkovSource.of(CHAINS), gaussian(arch, std))
-
-
-@pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize(
     ("states", "length", "d", "hidden", "std"),
-    [(2, 6, 3, 5, 0.8), (3, 4, 6, None, 0.6)],
-)
-def test_sums_over_many_symbols_are_those_of_all_sequences(states, length, d, hidden, std, tied):
-    """Of chains without symmetry, one for each model."""
-    arch = Architecture(d, length, hidden=hidden, states=states, output="states", tied=tied)
-    generator = torch.Generator().manual_seed(states)
-    kernel = torch.rand(3, states, states, dtype=F64, generator=generator) + 0.05
-    source = MarkovSource([MarkovChain(k / k.sum(-1, keepdims=True)) for k in kernel.numpy()])
-    assert_same(arch, source, gaussian(arch, std))
+    [(0, 1, 2, None, 1.0), (0, 5, 5, 3, 0.7), (0, 6, 2, None, 3.0), (2, 6, 3, 5, 0.8),
+     (3, 4, 6, None, 0.6)],
+)  # fmt: skip
+def test_value_and_gradient_are_those_of_all_sequences(states, length, d, hidden, std, tied):
+    """Of binary chains, or of chains on some states without symmetry; one for each model."""
+    chains, output = CHAINS, {"states": states, "output": "states"} if states else {}
+    if states:
+        generator = torch.Generator().manual_seed(states)
+        kernels = torch.rand(3, states, states, dtype=F64, generator=generator) + 0.05
+        chains = [MarkovChain(k / k.sum(-1, keepdims=True)) for k in kernels.numpy()]
+    arch = Architecture(d, length, hidden=hidden, tied=tied, **output)
+    assert_same(arch, MarkovSource.of(chains), gaussian(arch, std))
 
 
 @pytest.mark.parametrize("options", [{}, {"states": 3, "output": "states"}], ids=["two", "three"])

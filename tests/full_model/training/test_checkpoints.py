@@ -8,11 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from fuzz.damage import KINDS, damaged
 from safetensors.torch import save
+from weights import RUN
 
 from flowsim.errors import InputError
 from full_model import Architecture, Recipe, RunSettings, train
@@ -102,7 +105,7 @@ def test_foreign_and_hostile_files(tmp_path):
 #: Seconds that a process started here may take.
 LIMIT = 300
 #: What is killed: training with settings that were pickled.
-RUN = """
+TRAINS = """
 import pickle, sys
 from pathlib import Path
 import torch
@@ -128,7 +131,7 @@ def test_killed_and_resumed_ends_with_the_same_bytes(tmp_path, trainer):
         init_std=0.3, telemetry_every=7, checkpoint_every=5, test_batch=4, dtype="float32",
     )  # fmt: skip
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    killed = subprocess.Popen([sys.executable, "-c", RUN, pickle.dumps(run).hex(), str(cut)])
+    killed = subprocess.Popen([sys.executable, "-c", TRAINS, pickle.dumps(run).hex(), str(cut)])
     ends = time.monotonic() + LIMIT
     while not cut.exists() and killed.poll() is None and time.monotonic() < ends:
         time.sleep(0.005)
@@ -143,19 +146,8 @@ def test_killed_and_resumed_ends_with_the_same_bytes(tmp_path, trainer):
     assert cut.read_bytes() == whole.read_bytes()
 
 
-def settings(**changes):
-    recipe = {"trainer": "adamw", "steps": 20, "batch": 4} | changes.pop("recipe", {})
-    return RunSettings(
-        **{
-            "arch": Architecture(4, 6),
-            "recipe": Recipe(**recipe),
-            "p": (0.5,),
-            "q": (0.8,),
-            "checkpoint_every": 10,
-            "test_batch": 4,
-        }
-        | changes
-    )
+ADAMW = Recipe("adamw", steps=20, batch=4)
+settings = partial(replace, RUN, recipe=ADAMW, checkpoint_every=10, test_batch=4)
 
 
 def test_resume_with_other_settings_shows_the_difference(tmp_path):
@@ -165,7 +157,7 @@ def test_resume_with_other_settings_shows_the_difference(tmp_path):
     with pytest.raises(InputError, match=r"p is \[0\.5\] there and \[0\.6\] here"):
         train(settings(p=(0.6,)), path, resume=True)
     with pytest.raises(InputError, match=r"recipe\.learning_rate is 0\.001 there and 0\.01 here"):
-        train(settings(recipe={"learning_rate": 0.01}), path, resume=True)
+        train(settings(recipe=replace(ADAMW, learning_rate=0.01)), path, resume=True)
     with pytest.raises(InputError, match="seeds"):
         train(settings(seeds=(3,)), path, resume=True)
     with pytest.raises(InputError, match="exists"):

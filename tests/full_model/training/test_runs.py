@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 import xarray as xr
 from command import assert_refused, run
+from weights import RUN
 
 import flowsim
 from flowsim.chain import BinaryChain
@@ -29,18 +31,7 @@ from full_model.training.probes import Pass, attention_share, leading_shares, pr
 F64 = torch.float64
 
 
-def settings(**changes):
-    return RunSettings(
-        **{
-            "arch": Architecture(4, 6),
-            "recipe": Recipe("gd", steps=40, learning_rate=0.2),
-            "p": (0.5,),
-            "q": (0.8,),
-            "telemetry_every": 10,
-            "test_batch": 8,
-        }
-        | changes
-    )
+settings = partial(replace, RUN, telemetry_every=10, test_batch=8)
 
 
 def test_record_of_a_run(tmp_path):
