@@ -15,24 +15,26 @@ SCAN = ["scan", "--out", "scan.nc"]
 
 
 def test_a_grid_from_the_command_line(flowsim, tmp_path):
-    code, out, err = flowsim(*SCAN, *CHAIN, "--grid", "30x20", "--e-range", "0", "2", "--json")
+    grid = ["--grid", "9x8", "--e-range", "0", "2", "--confirm", "4"]
+    code, out, err = flowsim(*SCAN, *CHAIN, *grid, "--json")
     assert (code, err) == (0, "")
     summary = json.loads(out)
-    assert summary["points"] == 600
-    assert summary["dimensions"] == {"e": 30, "w": 20}
-    assert summary["global_minimum"] + summary["local_minimum"] == 600
+    assert summary["points"] == 72
+    assert summary["dimensions"] == {"e": 9, "w": 8}
+    assert summary["global_minimum"] + summary["local_minimum"] == 72
     assert list(summary["basins"]["global_minimum"]) == ["fraction"]  # a grid is not random
     assert summary["largest_drift_energy"] < 1e-8
     record = read_record(tmp_path / "scan.nc", "scan")
-    assert np.allclose(record["e"][[0, -1]], [1 / 30, 2 - 1 / 30])
-    assert np.allclose(record["w"][[0, -1]], [-2.85, 2.85])
-    assert record.attrs["command"] == "flowsim scan --p 0.5 --q 0.8 --grid 30x20 --window=e=0:2"
+    assert np.allclose(record["e"][[0, -1]], [1 / 9, 2 - 1 / 9])
+    assert np.allclose(record["w"][[0, -1]], [-2.625, 2.625])
+    command = "flowsim scan --p 0.5 --q 0.8 --grid 9x8 --window=e=0:2 --confirm 4"
+    assert record.attrs["command"] == command
     assert [path.name for path in tmp_path.iterdir()] == ["scan.nc"]
-    assert_refused(flowsim(*SCAN, *CHAIN, "--grid", "30x20"), "scan.nc", "--overwrite")
+    assert_refused(flowsim(*SCAN, *CHAIN, *grid), "scan.nc", "--overwrite")
 
 
 def test_what_changes_no_result_leaves_no_trace_in_the_record(flowsim, tmp_path):
-    grid = [*SCAN, *CHAIN, "--grid", "8x6"]
+    grid = [*SCAN, *CHAIN, "--grid", "5x4", "--confirm", "2"]
     assert flowsim(*grid)[0] == 0
     code, out, _ = flowsim(*grid, "--out=b.nc", "--resume", "--jobs", "1", "--quiet")
     assert (code, out) == (0, "")
@@ -41,7 +43,7 @@ def test_what_changes_no_result_leaves_no_trace_in_the_record(flowsim, tmp_path)
 
 
 def test_bad_minima_that_the_whole_transformer_leaves_are_said_to_be_saddles(flowsim, tmp_path):
-    grid, words = ["--grid", "8x6"], "minima of this model alone"
+    grid, words = ["--grid", "4x4", "--confirm", "0"], "minima of this model alone"
     _, out, _ = flowsim(*SCAN, "--p", "0.2", "--q", "0.3", *grid)
     assert words in out and words in flowsim("info", "scan.nc", "--json")[1]
     assert words not in flowsim("scan", "--out=b.nc", *CHAIN, *grid)[1]
@@ -49,7 +51,7 @@ def test_bad_minima_that_the_whole_transformer_leaves_are_said_to_be_saddles(flo
 
 def test_chains_and_spreads(flowsim, tmp_path):
     words = ["--p", "0.2:0.6:3", "--q", "0.3", "--cloud", "5", "--sigma", "0.5:1.5:2"]
-    code, out, _ = flowsim(*SCAN, *words, "--model", "linear", "--seed", "4")
+    code, out, _ = flowsim(*SCAN, *words, "--model", "linear", "--seed", "4", "--confirm", "2")
     assert code == 0
     assert "q = 0.3" in out
     record = read_record(tmp_path / "scan.nc", "scan")
@@ -90,11 +92,11 @@ def test_ctrl_c_on_a_terminal_keeps_what_is_done(tmp_path):
 
 
 def test_several_lengths_are_drawn_against_n_or_over_p_and_n(flowsim, tmp_path):
-    words = ["scan", "--q", "0.8", "--model", "uniform", "--grid", "3x3", "--fix", "a=0.5"]
+    words = ["scan", "--q", "0.8", "--model", "uniform", "--grid", "2x2", "--fix", "a=0.5"]
     code, out, _ = flowsim(*words, "--p", "0.5", "--length", "2:8:3", "--confirm", "0")
     assert code == 0
     assert "bias = optimal, p = 0.5, q = 0.8" in out and "N =" not in out
-    name = "scan_uniform_N2to8_a0.5_p0.5_q0.8_grid3x3"
+    name = "scan_uniform_N2to8_a0.5_p0.5_q0.8_grid2x2"
     assert read_record(tmp_path / f"{name}.nc")["length"].to_numpy().tolist() == [2, 5, 8]
     more = ["--p", "0.3:0.6:2", "--length", "2:7:3", "--confirm", "0", "--out", "map.nc"]
     assert flowsim(*words, *more)[0] == 0

@@ -28,11 +28,9 @@ def test_version(tmp_path):
 
 
 def test_the_package_runs_as_a_module(tmp_path):
-    words = [sys.executable, "-m", "flowsim"]
-    done = subprocess.run([*words, "--version"], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, f"flowsim {flowsim.__version__}\n")
-    done = subprocess.run([*words, "--help"], cwd=tmp_path, capture_output=True, text=True)
-    assert "Usage: flowsim [OPTIONS]" in done.stdout
+    words = [sys.executable, "-m", "flowsim", "--help"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "Usage: flowsim [OPTIONS]" in done.stdout
 
 
 @pytest.mark.parametrize(

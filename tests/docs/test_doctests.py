@@ -10,19 +10,23 @@ import full_model
 FINDER = doctest.DocTestFinder(recurse=True, exclude_empty=True)
 
 
-def ours():
-    """The names that both packages offer, and what they are; not the type ``Weights``, a dict."""
-    inner = (getattr(flowsim, name) for name in flowsim._PACKAGES)
+def offered_once():
+    """What both packages offer, by the last of its names; not the type ``Weights``, a dict."""
+    inner, found = (getattr(flowsim, name) for name in flowsim._PACKAGES), {}
     for package in (flowsim, *inner, full_model):
         for name in package.__all__:
             offered = getattr(package, name)
             if offered.__module__.partition(".")[0] in ("flowsim", "full_model"):
-                yield f"{package.__name__}.{name}", offered
+                found[id(offered)] = f"{package.__name__}.{name}", offered
+    return dict(found.values())
+
+
+OFFERED = offered_once()
 
 
 def examples():
     """Every docstring with an example, methods included, with no name but Python's own."""
-    for path, offered in ours():
+    for path, offered in OFFERED.items():
         found = FINDER.find(offered, path, globs={"__name__": "pasted"})
         yield from (example for example in found if example.examples)
 
@@ -31,7 +35,7 @@ EXAMPLES = [*examples()]
 #: Examples that compute for more than a second.
 SLOW = {
     "flowsim.portraits.phase_space", "flowsim.drawing.draw_phase_space",
-    "flowsim.bifurcation.fold_curves", "flowsim.continuation",
+    "flowsim.bifurcation.fold_curves", "flowsim.bifurcation.continuation",
     "flowsim.boundary.edge_state", "flowsim.reduction.transverse_growth",
     "flowsim.reduction.agreement", "flowsim.noise.end_probabilities",
     "flowsim.reduction.origin_of_coordinates",
@@ -47,4 +51,4 @@ def test_an_example_prints_what_it_says(example):
 
 
 def test_every_public_name_has_an_example():
-    assert {path for path, _ in ours()} - {example.name for example in EXAMPLES} == set()
+    assert OFFERED.keys() - {example.name for example in EXAMPLES} == set()

@@ -166,7 +166,7 @@ def test_a_trap_below_one_from_minus_two():
     expected = 2 * chain.second_eigenvalue * torch.eye(4).double()
     assert (trap_matrix(arch, weights, chain) - expected).abs().max() < 1e-12
     noise = normal_weights(arch, 11, 0.02, (8,))
-    weights, loss = descend(arch, {k: w + noise[k] for k, w in weights.items()}, chain, 600)
+    weights, loss = descend(arch, {k: w + noise[k] for k, w in weights.items()}, chain, 240, 0.5)
     assert (loss - chain.stationary_entropy).abs().max() < 1e-9
     assert weights["embedding"].norm(dim=-1).max() < 1e-6
     assert unigram_trap(arch, weights, chain).is_trap.all()
@@ -242,5 +242,5 @@ def test_minima_of_the_manifold_below_one_are_saddles_across_it(attention):
     assert (across < 2 * (chain.p + chain.q - 1) + 1e-6).all()
     noise = [torch.Generator().manual_seed(seed) for seed in range(3)]
     noisy = with_noise(arch, weights, 1e-3, noise)
-    _, loss = descend(arch, noisy, chain, 1200)
+    _, loss = descend(arch, noisy, chain, 480, 0.5)
     assert (loss < chain.stationary_entropy - 0.5 * chain.mutual_information).all()

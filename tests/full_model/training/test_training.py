@@ -117,10 +117,10 @@ def test_ensembles_are_their_members_under_deterministic_trainers():
     arch = Architecture(4, 5)
     weights = normal_weights(arch, scale=0.3, ensemble=(3,))
     recipes = [
-        Recipe("gd", steps=20, learning_rate=0.3),
-        Recipe("adamw", steps=20, loss="population", learning_rate=1e-2),
-        Recipe("flow", steps=2, horizon=1.0, method="rk4", step_size=0.1),
-        Recipe("flow", steps=2, horizon=1.0),
+        Recipe("gd", steps=6, learning_rate=0.3),
+        Recipe("adamw", steps=6, loss="population", learning_rate=1e-2),
+        Recipe("flow", steps=2, horizon=0.4, method="rk4", step_size=0.1),
+        Recipe("flow", steps=2, horizon=0.4),
     ]
     for recipe in recipes:
         together = Trainer(arch, weights, MarkovSource.of(chains), recipe)
