@@ -1,38 +1,18 @@
-"""Orbits with the logit gap as independent variable: the field, the step, and where they end."""
+"""Orbits with the logit gap as independent variable: where they end."""
 
 import math
 
-import gap_twin
-import numpy as np
 import pytest
 import torch
 from conftest import box
-from scipy.integrate import solve_ivp
 
 from flowsim import BinaryChain, Label, Rule, Status, find_limits
 from flowsim.interface import conserved_values
-from flowsim.models import CanonicalModel, LinearAttentionModel, UntiedModel
+from flowsim.models import CanonicalModel, LinearAttentionModel
 from flowsim.models.canonical.basins import SADDLE_ENERGY
-from flowsim.models.gap_family.base import gap_loss, gap_slope, optimal_logit
-from flowsim.models.gap_family.compiled import loss, loss_parameters, slope
+from flowsim.models.gap_family.compiled import loss_parameters, slope
 
 CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.9, 0.9), (0.1, 0.1), (0.02, 0.9), (0.4, 0.6001)]
-MODELS = [CanonicalModel, LinearAttentionModel, UntiedModel]
-
-
-@pytest.mark.parametrize(("p", "q"), [*CHAINS, (0.3, 0.7), (0.5, 0.5), (1e-9, 0.3), (0.8, 0.2)])
-def test_scalar_loss_and_slope_are_the_models(p, q):
-    chain = BinaryChain(p, q)
-    law = loss_parameters(chain)
-    for gap in (-1e4, -500.0, -30.0, -2.0, -1e-9, 0.0, 1e-3, 1.7, 40.0, 1e5):
-        at = torch.tensor(gap, dtype=torch.float64)
-        assert loss(law, gap) == pytest.approx(gap_twin.gap_loss(chain, at).item(), rel=1e-13)
-        assert loss(law, gap) == gap_loss(chain, at).item()
-        found = slope(law, gap - chain.target_logit_gap)
-        assert found == pytest.approx(gap_twin.gap_slope(chain, at).item(), rel=1e-9, abs=1e-15)
-        assert found == gap_slope(chain, at).item()
-        logit = gap_twin.optimal_logit(chain, at)
-        torch.testing.assert_close(optimal_logit(chain, at), logit, rtol=1e-14, atol=1e-14)
 
 
 def test_the_slope_is_right_to_rounding_next_to_the_minimum():
@@ -40,26 +20,6 @@ def test_the_slope_is_right_to_rounding_next_to_the_minimum():
     curvature = slope(law, 1e-6) / 1e-6
     for beyond in (1e-12, -1e-12, 1e-200):
         assert slope(law, beyond) / beyond == pytest.approx(curvature, rel=1e-6)
-
-
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize(("p", "q"), CHAINS[:2])
-def test_ends_are_those_of_another_integrator(model, p, q, generator):
-    """scipy's DOP853 in θ itself, from Δ to the gap at which the orbit ends."""
-    model = model(BinaryChain(p, q))
-    start = box(20, len(model.coordinates), generator, 1.5)
-    limits = find_limits(model, start)
-
-    def slope(gap, theta):
-        gradient = model.logit_gap_gradient(torch.from_numpy(theta)).numpy()
-        return gradient / (gradient**2).sum()
-
-    for row, end, label in zip(start, limits.theta, limits.label, strict=True):
-        if label == Label.GLOBAL_MINIMUM:  # the field has a root's singularity at e = 0
-            span = (model.logit_gap(row).item(), model.chain.target_logit_gap)
-            found = solve_ivp(slope, span, row.numpy(), "DOP853", rtol=1e-12, atol=1e-12)
-            assert np.abs(found.y[:, -1] - end.numpy()).max() < 1e-8
-    assert (limits.label == Label.GLOBAL_MINIMUM).sum() >= 5
 
 
 def checked(model, start, unresolved=0, **options):

@@ -27,9 +27,7 @@ SHARES, FRACTION = (0.0, 0.01, 0.5, 1.0, 3.0), 0.3
 STEPS = 0.05
 
 #: Tests of functions that only compiled functions call.
-PARTS = [
-    "test_gap_parts.py", "test_rows_orbit.py", "test_rows_termination.py", "test_rank_one_field.py",
-]  # fmt: skip
+PARTS = ["test_rows_termination.py", "test_rank_one_field.py"]
 
 CASES = [
     ("canonical", {"p": 0.5, "q": 0.8}, [

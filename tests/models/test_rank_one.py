@@ -1,4 +1,4 @@
-"""The rank-one model against autograd, its symmetries, all sequences and the canonical models."""
+"""The rank-one model against whole transformers, its symmetries and the canonical models."""
 
 import itertools
 
@@ -10,6 +10,7 @@ from flowsim.interface import conserved_values
 from flowsim.models.canonical.model import CanonicalModel
 from flowsim.models.rank_one.model import RankOneModel
 from flowsim.models.uniform.model import AttentionModel
+from full_model import Architecture, MarkovSource, PopulationLoss, lift_rank_one
 
 CHAIN = BinaryChain(0.5, 0.8)
 VARIANTS = list(itertools.product([False, True], [True, False]))
@@ -21,40 +22,17 @@ def points(model, count, seed=0):
     return torch.randn(shape, dtype=torch.float64, generator=generator)
 
 
-def enumerated_loss(model, theta):
-    """The transformer of the manifold's docstring, position by position, over all sequences."""
-    at = dict(zip(model.coordinates, theta, strict=True))
-    chain, length = model.chain, model.length
-    zero = torch.zeros((), dtype=torch.float64)
-    rho = [at[f"rho{n}" if model.attention else "rho"] for n in range(1, length + 1)]
-    ov = at["o"] * at["v"] if model.attention else zero
-    u = at["e"] if model.tied else at["c"]
-    transition = [[1 - chain.p, chain.p], [chain.q, 1 - chain.q]]
-    loss = zero
-    for symbols in itertools.product((0, 1), repeat=length):
-        probability = chain.stationary[symbols[0]]
-        for now, after in itertools.pairwise(symbols):
-            probability *= transition[now][after]
-        embedded = [at["e"] * x + r for x, r in zip(symbols, rho, strict=True)]
-        for n, x in enumerate(symbols):
-            y = embedded[n] + ov * sum(embedded[: n + 1]) / (n + 1)
-            f = u * (y + 4 * at["w2"] * torch.relu(at["w1"] * y)) + at["b"]
-            t = transition[x][1]
-            loss = loss + probability * (torch.logaddexp(f, zero) - t * f) / length
-    return loss
-
-
 @pytest.mark.parametrize(("attention", "tied"), VARIANTS)
 @pytest.mark.parametrize("length", [1, 4])
-def test_loss_and_gradient_are_those_of_all_sequences(attention, tied, length):
+def test_loss_and_gradient_are_those_of_the_whole_transformer(attention, tied, length):
     model = RankOneModel(CHAIN, length, attention, tied)
-    for theta in points(model, 5):
-        theta.requires_grad_()
-        loss = enumerated_loss(model, theta)
-        (gradient,) = torch.autograd.grad(loss, theta)
-        close = {"rtol": 1e-12, "atol": 1e-14}
-        torch.testing.assert_close(model.loss(theta.detach()), loss.detach(), **close)
-        torch.testing.assert_close(model.gradient(theta.detach()), gradient, **close)
+    arch = Architecture(4, length, tied=tied, attention="softmax" if attention else "none")
+    theta = points(model, 5).requires_grad_()
+    loss = PopulationLoss(arch, MarkovSource.of(CHAIN))(lift_rank_one(model.point(theta), arch))
+    (gradient,) = torch.autograd.grad(loss.sum(), theta)
+    close = {"rtol": 1e-11, "atol": 1e-13}
+    torch.testing.assert_close(model.loss(theta.detach()), loss.detach(), **close)
+    torch.testing.assert_close(model.gradient(theta.detach()), gradient, **close)
 
 
 @pytest.mark.parametrize(("attention", "tied"), VARIANTS)

@@ -1,4 +1,4 @@
-"""S states with uniform attention: the law of the shares, the loss and its gradient."""
+"""S states with uniform attention: the law of the shares, and the plane without attention."""
 
 import itertools
 import math
@@ -32,22 +32,6 @@ def words(case):
         yield word, chance
 
 
-def naive_loss(case, e, w, v):
-    """docs/derivations/20.md, sequence by sequence."""
-    states, p, length, m = case
-    kernel, a = MarkovChain.symmetric(states, p).kernel, v * abs(v)
-    ratio, terms = states / (states - 1), []
-    for word, chance in words(case):
-        for n in range(1, length + 1):
-            share = np.array([word[:n].count(t) / n for t in range(states)])
-            u = np.eye(states)[word[n - 1]] + a * share - (1 + a) / states
-            logits = e * e * ratio * (u + m * w * abs(w) * ratio * np.maximum(u, 0))
-            top = logits.max()
-            lost = top + math.log(np.exp(logits - top).sum()) - kernel[word[n - 1]] @ logits
-            terms.append(chance * lost / length)
-    return math.fsum(terms)
-
-
 @every_case
 def test_the_law_is_that_of_all_sequences(case):
     states, p, length, _ = case
@@ -65,14 +49,6 @@ def test_the_law_is_that_of_all_sequences(case):
         found[round(share[0], 12), *(round(x, 12) for x in sorted(others))] = weight
     assert found == pytest.approx(wanted, rel=1e-12)
     assert math.fsum(distribution.weight) == pytest.approx(1, rel=1e-14)
-
-
-@every_case
-def test_the_loss_is_that_of_all_sequences(case):
-    reduced = build(case)
-    points = np.random.default_rng(0).uniform(-1.5, 1.5, (4, 3))
-    for point in points:
-        assert reduced.loss(point) == pytest.approx(naive_loss(case, *point), rel=1e-12)
 
 
 @every_case

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from flowsim.chains import DirichletPrior
+from flowsim.chains import DirichletPrior, DoublyStochasticPrior, FinitePrior
 from flowsim.models import InductionModel
 from full_model import Architecture, PriorSource, all_sequences, fit_induction, forward
 from full_model.model.sources import sequence_law
@@ -37,17 +37,21 @@ def test_of_a_head_they_are_its_own(alpha, beta, slope):
     assert float(found.previous[0]) == pytest.approx(float(share), abs=1e-9)
 
 
-def test_the_head_attends_as_the_reduced_model_says():
+@pytest.mark.parametrize(("prior", "alpha", "beta"), [
+    (DirichletPrior(2), 2.0, 1.5), (DirichletPrior(2), -2.0, 2.5), (DirichletPrior(2), 0.0, 0.0),
+    (DoublyStochasticPrior(2), 1.25, -0.7), (FinitePrior([[[0.5, 0.5], [0.8, 0.2]]]), 4.0, 40.0),
+])  # fmt: skip
+def test_the_head_attends_as_the_reduced_model_says(prior, alpha, beta):
     """What its second layer finds, read as shares of counts, has the reduced model's loss."""
-    alpha, beta, trace, tokens = 2.0, 1.5, {}, all_sequences(N)
+    trace, tokens = {}, all_sequences(N)
     forward(ARCH, head(alpha, beta), tokens, trace)
     seen = torch.where(torch.arange(N) > 0, trace["1.pattern"][0, :, 0], 0.0)  # i = 2, …, n
     share = (seen @ tokens.double()[..., None])[..., 0] / seen.sum(-1).clamp(min=1e-300)
     places = torch.arange(N, dtype=torch.float64)  # n − 1
     one = ((places * share + 1) / (places + 2))[:, 1:]
-    source = PriorSource(DirichletPrior(2))
+    source = PriorSource(prior)
     laws = source.next_laws(tokens)
     law, after = sequence_law(source, tokens, laws)[0], laws[0, :, 1:, 1]
     each = -(after * one.log() + (1 - after) * (1 - one).log()).mean(-1)
-    expected = InductionModel(N).loss([alpha, beta])
+    expected = InductionModel(N, prior).loss([alpha, beta])
     assert float((law * each).sum()) == pytest.approx(float(expected), abs=1e-12)
