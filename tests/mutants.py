@@ -66,6 +66,7 @@ PLAIN_TESTS = [
     "flow/test_gap_engine.py::test_the_slope_is_right_to_rounding_next_to_the_minimum",
     *(f"flow/test_paths.py::test_{name}" for name in (
         "small_starts_leave_the_plane_in_time",
+        "a_path_is_as_right_between_the_ends_of_its_steps_as_there",
         "beside_a_equal_minus_one_the_error_is_that_of_a_and_not_that_of_the_gap",
         "starts_that_never_move_stay_and_zero_coordinates_stay_zero",
         "starts_that_cross_zero_fall_into_the_plane_lie_far_out_or_on_the_separatrix",

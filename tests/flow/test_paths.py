@@ -42,6 +42,13 @@ def test_small_starts_leave_the_plane_in_time(kind, start):
     assert float(late.diff().diff().abs()) < 1e-9 * float(late[-1])
 
 
+def test_a_path_is_as_right_between_the_ends_of_its_steps_as_there():
+    starts = {"canonical": (1.2, -0.9), "linear": (1.2, -0.9, 0.3), "untied": (1.2, 0.7, -0.9)}
+    for name, start in starts.items():
+        model = flowsim.model(name, 0.5, 0.8)
+        assert difference(model, rows(start), torch.linspace(0, 2, 41).double()) < 5e-10
+
+
 def test_beside_a_equal_minus_one_the_error_is_that_of_a_and_not_that_of_the_gap():
     model = LinearAttentionModel(BinaryChain(0.05, 0.05))
     start, times = rows((0.01, 1.0, -1.0), (0.01, 1.0, -0.999), (0.01, 1.0, -1.001)), [0, 1, 8, 32]
