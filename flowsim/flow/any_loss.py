@@ -61,7 +61,7 @@ from flowsim.flow.tableau import C as _C
 from flowsim.interface import EndLosses, Model, SolverDefaults
 from flowsim.labels import Label, Status
 from flowsim.landscape.critical import classify_critical
-from flowsim.landscape.stability import rounded, without_dust
+from flowsim.landscape.stability import with_rounding, without_dust
 
 #: Rows followed at once, times k²: on a CPU, whose caches they should not leave, and on a GPU.
 _SQUARES, _SQUARES_ON_GPU = 2**18, 2**22
@@ -536,11 +536,10 @@ def _rest_near(model: Model, theta: Tensor) -> tuple[Tensor, Tensor]:
     rest = theta = theta[padded_indices(torch.ones_like(theta[:, 0], dtype=torch.bool))]
     for _ in range(_NEWTON):
         inverse = torch.linalg.pinv(model.jacobian(rest).nan_to_num())
-        field = model.field(rest)
-        step = (inverse @ field.unsqueeze(2)).squeeze(2)
+        step = (inverse @ model.field(rest).unsqueeze(2)).squeeze(2)
         rest = torch.where(step.isfinite().all(1, keepdim=True), rest - step, rest)
-    scatter = [inverse @ (model.field(x) - field).unsqueeze(2) for x in rounded(rest)]
-    known = torch.stack([x.squeeze(2).abs() for x in scatter]).amax(0) + step.abs()
+    _, known = with_rounding(lambda x: (inverse @ model.field(x).unsqueeze(2)).squeeze(2), rest)
+    known += step.abs()
     near = (theta - rest).abs() + known < _BESIDE * theta.abs()
     return torch.where(near, rest, 0.0)[:n], torch.where(near, known, 0.0)[:n]
 
@@ -1095,15 +1094,10 @@ def _is_still(
     left, stiff, right = torch.linalg.svd(jacobian)
     counts = stiff > _FLAT * stiff[:, :1]
     inverse = right.mT @ torch.where(counts, 1 / stiff, 0.0).unsqueeze(-1).mul(left.mT)
-    there, after = y, field
-    for _ in range(2):
-        there = there - (inverse @ after.unsqueeze(2)).squeeze(2)
-        after = velocity(there)
-    scatter = [velocity(place) - after for place in rounded(there)]
-
-    size = (left.mT @ after.unsqueeze(2)).abs().squeeze(2)
-    noise = torch.stack([(left.mT @ x.unsqueeze(2)).abs().squeeze(2) for x in scatter]).amax(0)
-    moves = torch.where(size > _RESOLVED * noise, size, 0.0)
+    there = y - (inverse @ field.unsqueeze(2)).squeeze(2)
+    there = there - (inverse @ velocity(there).unsqueeze(2)).squeeze(2)
+    along, noise = with_rounding(lambda x: (left.mT @ velocity(x).unsqueeze(2)).squeeze(2), there)
+    moves = torch.where(along.abs() > _RESOLVED * noise, along.abs(), 0.0)
     before = (left.mT @ field.unsqueeze(2)).abs().squeeze(2)
     return torch.where(counts, moves <= _LINEAR * before, moves == 0).all(1)
 

@@ -10,7 +10,7 @@ from flowsim.flow.replay import Replay
 from flowsim.flow.return_codes import DIVERGED, INFINITY, NOT_FINITE, OUT_OF_STEPS
 from flowsim.interface import Model
 from flowsim.labels import Status
-from flowsim.landscape.stability import followed, rounded
+from flowsim.landscape.stability import followed, with_rounding
 
 #: Notes that are kept of every row.
 _NOTES = 7
@@ -172,9 +172,12 @@ class Growth:
         earlier = torch.where(still, theta[:, -1], self._limit(rows, 1))
         # errors hide where a coordinate leads that is tiny beside the way of all
         tiny = theta[:, -1].abs() <= _NOTHING * way.amax(1, keepdim=True)
-        still &= tiny | ~_moves_on(model, theta[:, -1], theta[:, -2])
-        here, there = (model.field(x).norm(dim=1) for x in (theta[:, -1], limit))
-        weaker = there <= _WEAKER * here
+        # nor has it a limit where it moves nearly as fast as a tenfold time before
+        field, noise = with_rounding(model.field, theta[:, -1])
+        moves_on = field.abs() >= _UNSLOWED * model.field(theta[:, -2]).abs()
+        still &= tiny | ~(moves_on & (field.abs() > _SEEN * noise))
+        here = field.norm(dim=1)
+        weaker = model.field(limit).norm(dim=1) <= _WEAKER * here
         if type(model).field is Model.field and not bool((weaker | still.all(1)).all()):
             # an extrapolation does not rest along what is stiff as well as the row does; that of a
             # field may lie on the other side of a line of rest, which the flow leaves there
@@ -324,12 +327,15 @@ class _Notes:
 
 def _against(model: Model, places: Tensor, way: Tensor) -> bool:
     """Return whether the field is against a way (k,) at some places (p, k), not by rounding."""
-    along = (model.field(places) * way).sum(1)
-    back = places[along < 0]
+
+    def ahead(places: Tensor) -> Tensor:
+        return (model.field(places) * way).sum(1)
+
+    back = places[ahead(places) < 0]
     if not len(back):
         return False
-    scatter = [((model.field(x) * way).sum(1) - along[along < 0]).abs() for x in rounded(back)]
-    return bool((-along[along < 0] > _SEEN * torch.stack(scatter).amax(0)).any())
+    along, noise = with_rounding(ahead, back)
+    return bool((-along > _SEEN * noise).any())
 
 
 def _quicker(model: Model, theta: Tensor, field: Tensor, leads: Tensor) -> Tensor:
@@ -337,16 +343,6 @@ def _quicker(model: Model, theta: Tensor, field: Tensor, leads: Tensor) -> Tenso
     speed = field.gather(1, leads)
     change = model.jacobian(theta) @ (field / speed).unsqueeze(2)
     return (change.squeeze(2).gather(1, leads) / speed)[:, 0]
-
-
-def _moves_on(model: Model, theta: Tensor, before: Tensor) -> Tensor:
-    """Mask of the coordinates that move nearly as fast as a tenfold time before, (m, k).
-
-    By more than rounding: they may have come less far than it shows, and have no limit here.
-    """
-    field = model.field(theta)
-    noise = torch.stack([(model.field(x) - field).abs() for x in rounded(theta)]).amax(0)
-    return (field.abs() > _SEEN * noise) & (field.abs() >= _UNSLOWED * model.field(before).abs())
 
 
 def _limit(sums: Tensor, count: Tensor) -> Tensor:

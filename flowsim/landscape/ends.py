@@ -15,7 +15,7 @@ from torch import Tensor
 
 from flowsim.interface import Model
 from flowsim.labels import BASINS, Label
-from flowsim.landscape.stability import rounded
+from flowsim.landscape.stability import with_rounding
 
 #: Steps of Newton's method at most that polish an end, and that project a point onto a set of ends.
 #: After the first few a step counts while it leaves at most this part of the speed.
@@ -490,11 +490,12 @@ class Ends:
 
         Tolerated are rounding and a small part of ``rise`` (m,), a loss difference met nearby.
         """
-        loss, first = (self.model.loss(x).detach() for x in (place, one))
-        places = rounded(place.reshape(-1, one.shape[1]))
-        others = torch.stack([self.model.loss(place).detach() for place in places])
-        noise = (others.reshape(-1, *loss.shape) - loss).abs().amax(0).reshape(-1, len(one)).amax(0)
-        return (loss - first).abs() <= _LEVEL * rise + noise + _UNITS * first.abs()
+        first = self.model.loss(one).detach()
+        loss, noise = with_rounding(
+            lambda x: self.model.loss(x).detach(), place.reshape(-1, one.shape[1])
+        )
+        allowed = _LEVEL * rise + noise.reshape(-1, len(one)).amax(0) + _UNITS * first.abs()
+        return (loss.reshape(place.shape[:-1]) - first).abs() <= allowed
 
     def _tangents(self, theta: Tensor, dimension: int) -> Tensor:
         """The directions along the set of ends at points (m, k), (m, dimension, k)."""
@@ -644,11 +645,12 @@ class Ends:
             size = steps.abs().amax(1) + _UNITS / _ROUNDED * zero.abs().amax(1)
             rests = left <= _ROUNDED * steep.abs().max() * size
             # where the field along the step is that of the rates at the point, it leads back
-            field = self._flow.field(zero).detach()
-            scatter = [(self._flow.field(x).detach() - field) for x in rounded(zero)]
             terms = 2.0**-52 * (zero.abs() @ jacobian.abs().mT * flat.abs()).sum(1)
-            noise = torch.stack([terms, *((x * flat).sum(1).abs() for x in scatter)]).amax(0)
-            along = ((field - self._flow.field(theta[None]).detach()) * flat).sum(1)
+            speed, noise = with_rounding(
+                lambda x: (self._flow.field(x).detach() * flat).sum(1), zero
+            )
+            noise = torch.maximum(noise, terms)
+            along = speed - (self._flow.field(theta[None]).detach() * flat).sum(1)
             expected = ((zero - theta) @ jacobian.mT * flat).sum(1)
             alike = (along / expected - 1).abs() <= _ALIKE
             rests &= ~(alike & (along.abs() > _RESOLVED * noise))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -154,15 +156,13 @@ def _along(
     own = followed(model, theta, inverse)
     own_velocity = (right @ model.field(own).unsqueeze(2)).abs().squeeze(2)
     place = followed(model, place, matrix)
-    field = model.field(place)
     direction = right[None, :, :, None].expand(*shape, k).reshape(-1, k)
-    left_over = (matrix @ field.unsqueeze(2)).squeeze(2)
+    left_over = (matrix @ model.field(place).unsqueeze(2)).squeeze(2)
     across = jacobian[None, :, None, None].expand(*shape, k, k).reshape(-1, k, k)
     across = (across @ left_over.unsqueeze(2)).squeeze(2).abs().amax(1)
-    velocity = (field * direction).sum(1)
-    noise = across  # of what the others still move, nothing is a velocity of this direction
-    for turned in rounded(place):
-        noise = torch.maximum(noise, ((model.field(turned) - field) * direction).sum(1).abs())
+    velocity, noise = with_rounding(lambda x: (model.field(x) * direction).sum(1), place)
+    # of what the others still move, nothing is a velocity of this direction
+    noise = torch.maximum(noise, across)
     unknown = ~flat[..., None] | (left_over.abs().amax(1).view(shape) > _SETTLED * step.abs())
     noise = torch.where(unknown, torch.inf, noise.view(shape))
     return flat, velocity.view(shape) * sides, noise, own_velocity[..., None]
@@ -185,9 +185,11 @@ def without_dust(matrix: Tensor) -> Tensor:
     return torch.where(size > _NOTHING * size.amax((1, 2), keepdim=True), matrix, 0.0)
 
 
-def rounded(place: Tensor) -> list[Tensor]:
-    """Places (n, k) that differ from these by the last bits of their coordinates."""
+def with_rounding(values: Callable[[Tensor], Tensor], place: Tensor) -> tuple[Tensor, Tensor]:
+    """The values of a function at places (n, k), and by how much rounding of these changes them."""
     number = torch.arange(place.shape[1], device=place.device)
     number = number.to(place)  # or bits of float64 would be lost
     signs = [1.0 - 2.0 * (number % 2), 1.0 - 2.0 * (number // 2 % 2)]
-    return [place * (1 + unit * sign) for sign in signs for unit in (2**-51, -(2**-51))]
+    rounded = [place * (1 + unit * sign) for sign in signs for unit in (2**-51, -(2**-51))]
+    here = values(place)
+    return here, torch.stack([(values(x) - here).abs() for x in rounded]).amax(0)
