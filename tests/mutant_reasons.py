@@ -105,7 +105,6 @@ REASONS = {
     ("flowsim.models.uniform.sums",
      "`corner // 2 - 0.5 + a * (corner % 2 - 0.5)` becomes "
      "`corner // 2 - 0.5 - a * (corner % 2 - 0.5)`"): _SIGNS,
-    ("flowsim.flow.gap.loops", "`5` becomes `10`"): _CODE,
     ("flowsim.models.gap_family.compiled", "`w < 0` becomes `w <= 0`"): "w = 0 has no sign",
     ("flowsim.models.uniform.table", "`32` becomes `64`"): _ROOM,
     ("flowsim.flow.gap.timed", "`ratio <= 1.0` becomes `ratio < 1.0`"): _ROUNDED,

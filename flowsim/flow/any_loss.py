@@ -59,7 +59,7 @@ from flowsim.flow.tableau import GAMMA, ORDER, STAGES
 from flowsim.flow.tableau import A as _A
 from flowsim.flow.tableau import C as _C
 from flowsim.interface import EndLosses, Model, SolverDefaults
-from flowsim.labels import Label, Status
+from flowsim.labels import Label
 from flowsim.landscape.critical import classify_critical
 from flowsim.landscape.stability import with_rounding, without_dust
 
@@ -142,14 +142,6 @@ _ROUNDED = 1e-13
 _FAR = 1e12
 #: A row that rests by its curvature, but drifts; and one whose limit is to be extrapolated.
 _DRIFTING_ROW, _SETTLED = -1, -2
-_STATUS = {
-    OUT_OF_STEPS: Status.TIMED_OUT,
-    NOT_FINITE: Status.FAILED,
-    DIVERGED: Status.DIVERGED,
-    INFINITY: Status.DIVERGED,
-    REPEATS: Status.PERIODIC,
-    STAYS: Status.TIMED_OUT,
-}
 #: After so many steps each, rows that seem to come back, or to blow up, are tried, all together;
 #: after the second
 #: and twice as many each, whether rows spiral outwards.
@@ -1156,9 +1148,6 @@ def _states(
     saddle_distance: Tensor,
 ) -> EndStates:
     """The end states of rows that stopped at ``theta``, by their distance from saddles."""
-    status = torch.full_like(why, Status.CONVERGED, dtype=torch.int8)
-    for code, value in _STATUS.items():
-        status[why == code] = value
     finite = padded_indices(theta.isfinite().all(1))
     loss, speed = (
         torch.full_like(saddle_distance, torch.nan),
@@ -1170,7 +1159,7 @@ def _states(
     speed[why == TRAPPED] = 0.0
     ended = (why == TRAPPED) | (why == REST) | (why == MINIMA) | (why == BELOW_PASS)
     near = torch.where(ended & (saddle_distance < _DOUBTFUL), NEAR, FAR)
-    states = EndStates.of(theta, why, status, loss, speed, 1 + _EVALUATIONS * attempts, near)
+    states = EndStates.of(theta, why, loss, speed, 1 + _EVALUATIONS * attempts, near)
     way = (theta - start).abs().amax(1)
     states.radius = torch.where(way > 0, way, _size(theta))
     return states

@@ -12,8 +12,10 @@ from flowsim.flow.return_codes import (
     AGREE,
     AT_SADDLES,
     BELOW_PASS,
+    BELOW_PLATEAU,
     CRITICAL,
     DIFFER,
+    DIVERGED,
     DRIFTS,
     INFINITY,
     KINK,
@@ -21,16 +23,19 @@ from flowsim.flow.return_codes import (
     LOCAL,
     MINIMA,
     NEAR,
+    NOT_FINITE,
     ON_MINIMA,
+    OUT_OF_STEPS,
     REPEATS,
     REST,
     SADDLE,
     SPIRALS,
     STAYS,
+    STUCK,
     TRAPPED,
 )
 from flowsim.interface import Model
-from flowsim.labels import Label, Rule
+from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
 
 #: The label and the rule of each reason, as far as it alone decides.
@@ -49,6 +54,17 @@ _DECIDED = {
     STAYS: (Label.BOUNDED, Rule.RETURNS),
     LOCAL: (Label.LOCAL_MINIMUM, Rule.CAME_TO_REST),
     SADDLE: (Label.SADDLE, Rule.CAME_TO_REST),
+}
+#: The status of each reason; of all others ``CONVERGED``.
+_STATUS = {
+    OUT_OF_STEPS: Status.TIMED_OUT,
+    STUCK: Status.TIMED_OUT,
+    BELOW_PLATEAU: Status.TIMED_OUT,
+    STAYS: Status.TIMED_OUT,
+    NOT_FINITE: Status.FAILED,
+    DIVERGED: Status.DIVERGED,
+    INFINITY: Status.DIVERGED,
+    REPEATS: Status.PERIODIC,
 }
 
 
@@ -84,13 +100,18 @@ class EndStates(Columns):
         cls,
         theta: Tensor,
         why: Tensor,
-        status: Tensor,
         loss: Tensor,
         gradient_norm: Tensor,
         evaluations: Tensor,
         near: Tensor | None = None,
     ) -> EndStates:
-        """End states of trajectories that met no kink, asked no neighbours and have no period."""
+        """End states of trajectories that met no kink, asked no neighbours and have no period.
+
+        The status is that of the reason.
+        """
+        status = torch.full_like(why, Status.CONVERGED, dtype=torch.int8)
+        for reason, value in _STATUS.items():
+            status[why == reason] = value
         none = torch.zeros_like(status)
         zero = torch.zeros_like(loss)
         return cls(

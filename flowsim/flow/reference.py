@@ -21,7 +21,7 @@ from flowsim.errors import InputError
 from flowsim.flow.chart import Chart
 from flowsim.flow.labelling import EndStates, label_ends
 from flowsim.flow.options import Limits, Steps, accepts_starts, check_times
-from flowsim.flow.return_codes import CRITICAL, GOING, LOCAL, MINIMA, SADDLE
+from flowsim.flow.return_codes import CRITICAL, GOING, LOCAL, MINIMA, NOT_FINITE, SADDLE
 from flowsim.flow.solver import solver_of
 from flowsim.interface import Model
 from flowsim.labels import Label, Rule, Status
@@ -247,7 +247,7 @@ def _decide(
     rtol, by_gap = rtol or default_rtol(model), solver_of(model).variable == "logit gap"
     steps, report = Steps(rtol, atol, _GAP_STEPS), progress or (lambda _: None)
     found = _unmoved(model, starts.reshape(-1, starts.shape[-1]))
-    moving = (found.status == Status.TIMED_OUT) & (found.why == GOING)
+    moving = found.why == GOING
     report(len(moving) - int(moving.sum()))
     for index in moving.nonzero()[:, 0].split(_TOGETHER if by_gap else 1):
         if by_gap:
@@ -265,12 +265,13 @@ def _decide(
 def _unmoved(model: Model, rows: Tensor) -> EndStates:
     """The states of starts before anything moves, of which some are critical."""
     finite = torch.isfinite(rows).all(dim=1)
-    status = torch.where(finite, Status.TIMED_OUT, Status.FAILED).to(torch.int8)
     gradient = model.gradient(rows)
     norm = gradient.norm(dim=1)
     critical = finite & (gradient == 0).all(dim=1)  # a norm of 1e-200 squares to zero
-    why = torch.where(critical, CRITICAL, GOING)
-    return EndStates.of(rows.clone(), why, status, torch.zeros_like(norm), norm, finite.long())
+    why = torch.where(critical, CRITICAL, torch.where(finite, GOING, NOT_FINITE))
+    states = EndStates.of(rows.clone(), why, torch.zeros_like(norm), norm, finite.long())
+    states.status[why == GOING] = Status.TIMED_OUT
+    return states
 
 
 def _tolerances(chart: Chart, theta: Tensor, rtol: float, atol: float) -> dict[str, Tensor]:

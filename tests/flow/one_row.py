@@ -1,8 +1,8 @@
 """The rows engine's copy for a model, and one row of it, at its start."""
 
-import numpy as np
+import torch
 
-from flowsim.flow.rows.engine import RowChart, engine_of
+from flowsim.flow.rows.engine import engine_of, initial_rows
 from flowsim.flow.rows.workspace import allocate_workspace
 from flowsim.flow.tableau import STAGES
 
@@ -17,12 +17,14 @@ def workspace(model):
 def begun(model, theta):
     """(engine, row) with the row at θ, its field there known."""
     compiled = model.flow().compiled
-    chart = RowChart(np.array([theta], dtype=float), model, compiled.origin)
+    start = torch.tensor([theta], dtype=torch.float64)
+    chart, y, at_zero = initial_rows(model, compiled, start)
     engine, status = engine_of(compiled), 1
     while status > 0:
         row = workspace(model)
-        row.y[:] = chart.y[0]
-        status = engine.begin(row, float(chart.at_zero[0]), chart.signs[0]) or engine.linearise(row)
+        row.y[:] = y[0]
+        signs = chart.signs[0].numpy()
+        status = engine.begin(row, float(at_zero[0]), signs) or engine.linearise(row)
         if status > 0:
             compiled.extend(status - 1)
     return engine, row

@@ -20,10 +20,10 @@ def states_of(labels, near, evaluations):
     reasons = {G: codes.MINIMA, B: codes.DRIFTS, U: codes.GOING}
     why = torch.tensor([reasons[x] for x in labels])
     zero = torch.zeros(len(why), dtype=torch.float64)
-    status, spent = torch.ones_like(why, dtype=torch.int8), torch.full(why.shape, evaluations)
+    spent = torch.full(why.shape, evaluations)
     theta = torch.zeros(len(why), 3).double()
     near = torch.where(torch.tensor(near), codes.NEAR, codes.FAR)
-    return EndStates.of(theta, why, status, zero, zero, spent, near)
+    return EndStates.of(theta, why, zero, zero, spent, near)
 
 
 class Script:

@@ -57,10 +57,10 @@ class LogitGapSolver:
         for part in start.split(PART):
             rows = _rows(part) * scale
             n, theta = len(rows), np.empty_like(rows)
-            codes, values = np.zeros((3, n), np.int8), np.empty((2, n))
+            codes, values = np.zeros((2, n), np.int64), np.empty((2, n))
             spent = np.empty(n, np.int64)
             self.engine.find_ends(system.params, units, rows, steps, theta, codes, values, spent)
-            why, status, neighbours = codes
+            why, neighbours = codes
             if not system.plane_attracts:
                 why[why == return_codes.TRAPPED] = return_codes.AT_SADDLES
             still = (why == return_codes.CRITICAL) | (why == return_codes.ON_MINIMA)
@@ -68,11 +68,9 @@ class LogitGapSolver:
             theta[still] = _rows(part)[still]
             if system.scale:
                 values[1] = model.gradient(torch.from_numpy(theta)).norm(dim=1).numpy()
-            found = [
-                torch.from_numpy(x).to(part.device) for x in (theta, why, status, *values, spent)
-            ]
+            found = [torch.from_numpy(x).to(part.device) for x in (theta, why, *values, spent)]
             states = EndStates.of(*found)
-            states.neighbours = torch.from_numpy(neighbours).to(part.device)
+            states.neighbours[:] = torch.from_numpy(neighbours)
             yield states
 
     def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:

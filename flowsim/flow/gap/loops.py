@@ -16,7 +16,6 @@ import numpy as np
 from scipy.integrate import DOP853
 
 from flowsim.compiled import compiled, template
-from flowsim.flow import return_codes
 from flowsim.flow.gap.hooks import (
     LossParameters,
     Point,
@@ -36,7 +35,17 @@ from flowsim.flow.gap.hooks import (
     turns_back,
 )
 from flowsim.flow.options import Steps
-from flowsim.labels import Rule, Status
+from flowsim.flow.return_codes import (
+    AGREE,
+    CRITICAL,
+    DIFFER,
+    MINIMA,
+    NOT_ASKED,
+    NOT_FINITE,
+    ON_MINIMA,
+    OUT_OF_STEPS,
+    TRAPPED,
+)
 
 #: The slopes at stages 5 to 11, all that the end of a step and its errors need beside the first.
 Stages = tuple[Point, Point, Point, Point, Point, Point, Point]
@@ -46,8 +55,6 @@ ORDER, STAGES = 8, 12
 _SAFETY, _SHRINK, _GROW = 0.9, 0.1, 8.0
 #: The first step, over the size of Δ at its ends and the eighth root of the tolerance.
 _FIRST = 2.0
-#: Return codes of an orbit.
-AT_MINIMA, AT_PLANE, OUT_OF_STEPS, LOST = 0, 1, 2, 3
 #: A step that aimed at the end of the way has landed if this part of it is left.
 LANDED = 1e-3
 #: Rounding of Δ, over the size of its terms.
@@ -56,15 +63,8 @@ ROUNDING = 1e-15
 _DOUBT = 1e4
 #: The tolerances of the second time, and how far neighbours are displaced: a hundred tolerances.
 _CAREFUL_RTOL, _CAREFUL_ATOL, _DISPLACED = 1e-13, 1e-14, 1e-11
-#: Return codes of rows whose neighbours end differently, that never moved, or are not finite.
-DIVIDED, STILL, NOT_FINITE = 4, 5, 6
 
-NONE, BESIDE = int(Rule.NONE), int(Rule.SHADOWS)
-CRITICAL = int(Rule.CRITICAL_START)
-TRAPPED, REACHED = int(Rule.TRAPPED_BY_PLANE), int(Rule.REACHED_MINIMA)
-_ON_MINIMA, _AGREE, _DIFFER = return_codes.ON_MINIMA, return_codes.AGREE, return_codes.DIFFER
-_CONVERGED, _TIMED_OUT, _FAILED = int(Status.CONVERGED), int(Status.TIMED_OUT), int(Status.FAILED)
-
+#: The slopes that the end of a step and its errors are sums of.
 END = (0, *range(5, 12))
 
 
@@ -232,7 +232,7 @@ def follow(
     """Follow an orbit to the minima, Δ = Δ* = ``target``, or into the plane.
 
     Returns:
-        Return code; point there; margin by which it met the plane or missed it (infinite
+        Return code; point there; the margin by which it met the plane or missed it (infinite
         where Δ = 0 was not met); the number of attempted steps.
     """
     end = 0.0 if turns_back(far, sign, *p, target) else target
@@ -245,7 +245,7 @@ def follow(
         if not ratio <= 1.0:
             h = reject_step(h, ratio)
             if h == 0.0:
-                return LOST, p, margin, attempt
+                return NOT_FINITE, p, margin, attempt
             continue
         aimed = h == end - now
         p, now = after, gap(far, sign, *after)
@@ -255,12 +255,12 @@ def follow(
             plane, other = margins(far, sign, *p)
             margin = max(plane, other)
             if plane < other:
-                return AT_PLANE, locate_event(far, sign, p, end, True), margin, attempt
+                return TRAPPED, locate_event(far, sign, p, end, True), margin, attempt
             if target != 0.0:
                 end, landed = target, False
                 left = end - now
         if landed:
-            return AT_MINIMA, locate_event(far, sign, p, end, False), margin, attempt
+            return MINIMA, locate_event(far, sign, p, end, False), margin, attempt
         k0 = rates(far, sign, *p)
         h, last = next_step(far, p, k0, h, ratio, last, left)
     return OUT_OF_STEPS, p, margin, allowed.most
@@ -301,7 +301,7 @@ def end_of(
     units: np.ndarray,
     allowed: Steps,
 ) -> tuple[int, Point, int, int]:
-    """End of the orbit from p, which is θ: code, point, rule, and attempted steps.
+    """End of the orbit from p, which is θ: code, point, what neighbours say, attempted steps.
 
     An orbit that met or missed the plane by little is followed again at the careful tolerance.
     If that is close too, its label stands only if all orbits from starts displaced by
@@ -309,20 +309,21 @@ def end_of(
     """
     scale = 1.0 + p[0] + (math.exp(2.0 * p[1]) if far else p[1] * p[1]) + p[2] * p[2]
     if not math.isfinite(scale):
-        return NOT_FINITE, p, NONE, 0
+        return NOT_FINITE, p, NOT_ASKED, 0
     if is_level(far, theta, sign, *p):
-        return STILL, p, CRITICAL, 0
+        return CRITICAL, p, NOT_ASKED, 0
     if on_minima(far, sign, p, target, allowed.rtol):
-        return AT_MINIMA, p, CRITICAL, 0
+        return ON_MINIMA, p, NOT_ASKED, 0
     end, last, margin, steps = follow(far, sign, p, target, allowed)
-    if margin >= _DOUBT * allowed.rtol * scale or target == 0.0 or end > AT_PLANE:
-        return end, last, _rule_of(end), steps
+    known = end != MINIMA and end != TRAPPED
+    if margin >= _DOUBT * allowed.rtol * scale or target == 0.0 or known:
+        return end, last, NOT_ASKED, steps
     rtol = min(allowed.rtol, _CAREFUL_RTOL)
     careful = Steps(rtol, min(allowed.atol, _CAREFUL_ATOL), allowed.most)
     end, last, margin, more = follow(far, sign, p, target, careful)
     steps += more
     if margin >= _DOUBT * rtol * scale:
-        return end, last, _rule_of(end), steps
+        return end, last, NOT_ASKED, steps
     first, second, third = theta
     for i in range(len(units)):
         for side in (-_DISPLACED, _DISPLACED):
@@ -334,15 +335,8 @@ def end_of(
             found = follow(far, sign, (x, y, z), target, careful)
             steps += found[3]
             if found[0] != end:
-                return DIVIDED, last, NONE, steps
-    return end, last, BESIDE if end <= AT_PLANE else NONE, steps
-
-
-@template(no_cpython_wrapper=True)
-def _rule_of(end: int) -> int:
-    if end == AT_MINIMA:
-        return REACHED
-    return TRAPPED if end == AT_PLANE else NONE
+                return end, last, DIFFER, steps
+    return end, last, AGREE, steps
 
 
 @template(no_cpython_wrapper=True)
@@ -366,20 +360,19 @@ def find_ends(
     starts: np.ndarray,
     allowed: Steps,
     theta: np.ndarray,
-    return_codes: np.ndarray,
+    codes: np.ndarray,
     values: np.ndarray,
     evaluations: np.ndarray,
 ) -> None:
     """The ends of all rows, each for itself.
 
     Args:
-        law: the model's data.
+        params: the model's data.
         units: what a displacement of each coordinate is relative to at least, shape (k,).
         starts: shape (n, k).
         allowed: to the steps of an orbit.
         theta: to be filled with the end points, shape (n, k).
-        return_codes: to be filled with why the row ended, its status and what neighbours said,
-            (3, n).
+        codes: to be filled with why the row ended and what neighbours said, (2, n).
         values: to be filled with loss and ‖∇L‖ at the end, shape (2, n).
         evaluations: to be filled with the evaluations of the field, shape (n,).
     """
@@ -387,24 +380,11 @@ def find_ends(
     for n in range(len(starts)):
         last = start = as_triple(starts[n])
         far, sign, p = initial_point(start, target)
-        end, p, rule, steps = end_of(far, sign, p, start, target, units, allowed)
-        if end != STILL and end != NOT_FINITE:
+        why, p, codes[1, n], steps = end_of(far, sign, p, start, target, units, allowed)
+        codes[0, n] = why
+        if steps > 0 or why == ON_MINIMA:
             last = theta_of(far, sign, *p, start[0], start[1])
         store(last, theta[n])
-        why = NONE
-        if end == AT_MINIMA:
-            why = _ON_MINIMA if rule == CRITICAL else REACHED
-        elif end == AT_PLANE:
-            why = TRAPPED
-        elif end == STILL:
-            why = CRITICAL
-        return_codes[0, n] = why
-        return_codes[1, n] = _CONVERGED
-        if end == OUT_OF_STEPS:
-            return_codes[1, n] = _TIMED_OUT
-        elif end in (LOST, NOT_FINITE):
-            return_codes[1, n] = _FAILED
-        return_codes[2, n] = _AGREE if rule == BESIDE else _DIFFER if end == DIVIDED else 0
         here = gap(far, sign, *p)
         values[0, n] = loss(params, here)
         values[1, n] = abs(slope(params, here - target)) * math.sqrt(steepness(far, sign, *p))

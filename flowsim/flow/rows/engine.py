@@ -13,6 +13,7 @@ from torch import Tensor
 from flowsim.compiled import specialise
 from flowsim.flow import return_codes
 from flowsim.flow.batch import times_to_fraction
+from flowsim.flow.chart import Chart
 from flowsim.flow.labelling import EndStates
 from flowsim.flow.near_saddles import resolve_near_saddles
 from flowsim.flow.options import Limits, Steps
@@ -21,10 +22,9 @@ from flowsim.flow.rows.loop import ATTEMPTS, KINKS, TrajectoryBuffers
 from flowsim.flow.rows.workspace import allocate_workspace
 from flowsim.flow.tableau import STAGES
 from flowsim.interface import CompiledModel, EndLosses, Model
-from flowsim.labels import Status
 from flowsim.landscape.critical import curvatures
 
-#: log|θᵢ| of a coordinate that is smaller still.
+#: Stands for log|θᵢ| where θᵢ stays 0.
 _SMALLEST = -700.0
 #: Starts handled at once, times k², which bounds the memory.
 _SQUARES = 2**17
@@ -35,13 +35,6 @@ _DOUBTFUL_LOGARITHMS, _DOUBTFUL = 2e-3, 1e-4
 _NEAR = 1e-8
 #: Evaluations of the field in a step, counting its derivative as one.
 _EVALUATIONS = 9
-_STATUS = {
-    return_codes.OUT_OF_STEPS: Status.TIMED_OUT,
-    return_codes.STUCK: Status.TIMED_OUT,
-    return_codes.NOT_FINITE: Status.FAILED,
-    return_codes.DIVERGED: Status.DIVERGED,
-    return_codes.BELOW_PLATEAU: Status.TIMED_OUT,
-}
 
 _engines: dict[str, Any] = {}
 
@@ -51,31 +44,6 @@ def engine_of(compiled: CompiledModel) -> Any:
     if compiled.tag not in _engines:
         _engines[compiled.tag] = specialise((hooks, loop), compiled.tag, **compiled.hooks)
     return _engines[compiled.tag]
-
-
-class RowChart:
-    """The rows' coordinates: log|θᵢ| for coordinates that keep their sign, else θᵢ − ``origin``.
-
-    A zero stays zero; its logarithm is not used. ``at_zero`` says where θ₀ is such a zero.
-    """
-
-    def __init__(self, start: np.ndarray, model: Model, origin: tuple[float, ...] = ()) -> None:
-        self.logarithmic, self.signs = np.array(model.keeps_sign), np.sign(start)
-        self.origin = np.array(origin or np.zeros(start.shape[1]))
-        with np.errstate(divide="ignore"):
-            logs = np.maximum(np.log(np.abs(start)), _SMALLEST)
-        self.y = np.where(self.logarithmic, logs, start - self.origin)
-        self.at_zero = (start[:, 0] == 0) & model.keeps_sign[0]
-
-    def theta(self, y: np.ndarray) -> np.ndarray:
-        """θ(y) for y of shape (n, ..., k)."""
-        signs = self.signs.reshape(len(y), *[1] * (y.ndim - 2), y.shape[-1])
-        size = np.exp(np.clip(np.where(self.logarithmic, y, 0.0), _SMALLEST, -_SMALLEST))
-        return np.where(self.logarithmic, signs * size, y + self.origin)
-
-    def derivative(self, y: np.ndarray) -> np.ndarray:
-        """∂θᵢ/∂yᵢ, (n, k)."""
-        return np.where(self.logarithmic, self.theta(y), 1.0)
 
 
 @dataclass
@@ -91,7 +59,7 @@ class Followed:
             times as large (the passage of a saddle), infinite without one; in the row's chart.
         loss: of what was followed at the end, in nats, (n,).
         speed: ‖G dθ/dt‖ = ‖∇L‖ there, (n,).
-        path: θ at the requested times, (n, T, k).
+        path: θ at the requested times, (T, n, k).
         near: what the model says of its passage of saddles, (n, 2).
     """
 
@@ -128,11 +96,11 @@ def follow_rows(
         times: positive and increasing, the start being at 0, (n, T).
         wanted: losses at which the rows stop, (n,).
     """
-    start = theta.detach().cpu().numpy().astype(np.float64)
-    n, k = start.shape
-    chart, engine = RowChart(start, model, compiled.origin), engine_of(compiled)
-    absolute = np.where(chart.logarithmic, steps.rtol, steps.atol + steps.rtol * abs(chart.origin))
-    relative = np.where(chart.logarithmic, 1e-15, steps.rtol)
+    (n, k), engine, keeps = theta.shape, engine_of(compiled), np.array(model.keeps_sign)
+    chart, y, at_zero = initial_rows(model, compiled, theta.detach().cpu().contiguous())
+    signs, origin = chart.signs.numpy(), np.where(keeps, 0.0, compiled.origin or 0.0)
+    absolute = np.where(keeps, steps.rtol, steps.atol + steps.rtol * abs(origin))
+    relative = np.where(keeps, 1e-15, steps.rtol)
     at = np.empty((n, 0)) if times is None else times.detach().cpu().numpy().astype(np.float64)
     goal = np.full(n, -np.inf) if wanted is None else wanted.detach().cpu().numpy()
     found = TrajectoryBuffers(
@@ -143,24 +111,40 @@ def follow_rows(
     for rows in np.split(np.arange(n), range(compiled.at_once, n, compiled.at_once)):
         while len(rows):
             found.paths[rows], found.counts[rows], found.numbers[rows] = np.nan, 0, 0.0
-            begun = _workspace(compiled, k), rows, chart.y, chart.at_zero, chart.signs
+            row = allocate_workspace(*compiled.constants(), k, STAGES, compiled.own_steps)
+            begun = row, rows, y, at_zero, signs
             engine.follow_all(*begun, absolute, relative, at, goal, steps.most, found)
             missing = found.why[rows] >= return_codes.NEEDS_TABLE_LEVEL
             if missing.any() and compiled.extend is not None:
                 compiled.extend(int(found.why[rows].max()) - return_codes.NEEDS_TABLE_LEVEL)
             rows = rows[missing]
-    speed = found.velocities * chart.derivative(found.ends) * np.asarray(model.metric)
-    columns = (
-        chart.theta(found.ends), found.why, found.counts[:, ATTEMPTS], found.counts[:, KINKS],
-        *found.numbers.T, np.linalg.norm(speed, axis=1), chart.theta(found.paths), found.near,
-    )  # fmt: skip
-    return Followed(
-        *(torch.as_tensor(np.ascontiguousarray(c), device=theta.device) for c in columns)
+    ends, path = (
+        chart.to_theta(torch.from_numpy(x + origin))
+        for x in (found.ends, found.paths.transpose(1, 0, 2))
     )
+    per_y = torch.where(chart.logarithmic, ends, 1.0) * ends.new_tensor(model.metric)
+    speed = (torch.from_numpy(found.velocities) * per_y).norm(dim=1)
+    counts, numbers = (torch.from_numpy(x).T for x in (found.counts, found.numbers))
+    columns = (
+        ends, torch.from_numpy(found.why), counts[ATTEMPTS], counts[KINKS], *numbers, speed, path,
+        torch.from_numpy(found.near),
+    )  # fmt: skip
+    return Followed(*(column.to(theta.device) for column in columns))
 
 
-def _workspace(compiled: CompiledModel, k: int) -> Any:
-    return allocate_workspace(*compiled.constants(), k, STAGES, compiled.own_steps)
+def initial_rows(
+    model: Model, compiled: CompiledModel, start: Tensor
+) -> tuple[Chart, np.ndarray, np.ndarray]:
+    """The chart of rows, where they are in it, y (n, k), and whether their first θ stays 0, (n,).
+
+    y is log|θᵢ| where θᵢ keeps its sign, and else counted from ``origin``. That of a θᵢ which stays
+    0 is not used.
+    """
+    chart = Chart.at(model, start)
+    held = (chart.signs == 0) & chart.logarithmic
+    moved = torch.where(chart.logarithmic, 0.0, start.new_tensor(compiled.origin or (0.0,)))
+    y = torch.where(held, _SMALLEST, chart.to_chart(start) - moved)
+    return chart, y.numpy(), held[:, 0].contiguous().numpy()
 
 
 class SwitchingSolver:
@@ -191,13 +175,9 @@ class SwitchingSolver:
             _rest(model, end_losses, found, why)
         critical = why == return_codes.CRITICAL
         found.theta[critical] = start[critical]
-        status = torch.full_like(why, Status.CONVERGED, dtype=torch.int8)
-        for code, value in _STATUS.items():
-            status[why == code] = value
         states = EndStates.of(
             found.theta,
             why,
-            status,
             found.loss,
             found.speed,
             1 + _EVALUATIONS * found.attempts,
@@ -213,9 +193,8 @@ class SwitchingSolver:
         critical = found.why == return_codes.CRITICAL
         found.theta[critical] = start[critical]
         rests = critical | (found.why == return_codes.MINIMA) | (found.why == return_codes.REST)
-        unwritten = found.path.isnan() & rests[:, None, None]
-        path = torch.where(unwritten, found.theta.unsqueeze(1), found.path)
-        return torch.cat([start.unsqueeze(1), path], dim=1).transpose(0, 1)
+        unwritten = found.path.isnan() & rests[:, None]
+        return torch.cat([start[None], torch.where(unwritten, found.theta, found.path)])
 
     def times(self, start: Tensor, ends: Limits, fraction: float, steps: Steps) -> Tensor:
         """The times (n,) when ``fraction`` of the excess loss is left; NaN if never."""
