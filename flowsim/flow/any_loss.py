@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, fields
 from functools import cache, partial
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -34,7 +33,9 @@ from flowsim.flow.recurrence import (
     Passages,
     Returns,
     curve_of,
+    hermite,
     spirals,
+    step_ends,
     wanders,
 )
 from flowsim.flow.replay import Replay
@@ -122,8 +123,8 @@ _EVALUATIONS = 8
 _GROWTH = 11.0
 #: Growth slower than this part of the fastest rate counts as still: rounding may do it.
 _GROWING = 1e-14
-#: Parts of a step of a field in which its loss may turn, and bisections to where it does.
-_PARTS, _TURNS = 4, 20
+#: A step of a field along which its loss may turn is cut into so many parts, and so often anew.
+_PLACES, _CLOSER = 32, 4
 #: Steps of Newton's method to a point of rest near a row; it is near a coordinate that differs by
 #: this part of its size; a displacement is so many times what rounding changes of it.
 _NEWTON, _BESIDE, _SURE = 12, 0.1, 8.0
@@ -378,50 +379,30 @@ class BatchState:
         """Between which two lengths of a step to ``after`` the loss first falls to ``wanted``.
 
         The loss of a gradient flow falls all the time: the lengths are 0 and the whole step. Of
-        another field the loss is followed along the cubic through both ends, and where it turns
-        within a part of the step, to its least value there. NaN (m,) where the loss stays above.
+        another field the loss is looked at along the quintic through both ends, at some places,
+        and at more and more beside the one where it is least. NaN (m,) where the loss stays above.
         """
         h, loss = after.time - self.time, self.model.loss
-        nothing, whole = torch.zeros_like(h), torch.where(loss(after.theta) <= wanted, h, torch.nan)
+        low, high = torch.zeros_like(h), torch.full_like(h, torch.nan)
+        whole = torch.where(loss(after.theta) <= wanted, h, torch.nan)
         if type(self.model).field is Model.field:
-            return nothing, whole
-        part = torch.linspace(0, 1, _PARTS + 1, dtype=h.dtype, device=h.device)
-        below = torch.zeros_like(h, dtype=torch.bool)
-        low, high = nothing, torch.full_like(h, torch.nan)
-        falls = self._slope(after, nothing) < 0
-        for start, end in pairwise(part):
-            left, right = start.expand_as(h), end.expand_as(h)
-            turns = falls & ((slope := self._slope(after, right)) > 0)
-            falls = slope < 0
-            least, up = right, right
-            if bool(turns.any()):  # bisected
-                down = left
-                for _ in range(_TURNS):
-                    least = (down + up) / 2
-                    rises = self._slope(after, least) > 0
-                    down, up = torch.where(rises, down, least), torch.where(rises, least, up)
-                least = torch.where(turns, least, right)
-            for place in (least, right):
-                now = ~below & (loss(self._between(after, place)[0]) <= wanted)
-                low, high = torch.where(now, left * h, low), torch.where(now, place * h, high)
-                below |= now
+            return low, whole
+        ends = step_ends(self, after)
+        begin, grid = torch.zeros_like(h), torch.linspace(0, 1, 1 + _PLACES).to(h)[:, None]
+        for closer in range(_CLOSER):
+            part = (begin + grid * (2 / _PLACES) ** closer).clamp_max(1.0)
+            place = hermite(ends, h[:, None], part[:, :, None])
+            found = loss(self.chart.to_theta(place))
+            below = found <= wanted
+            falls = below.any(0)
+            first = torch.where(falls, below.int().argmax(0), found.argmin(0))
+            begin, end = (part.gather(0, i[None])[0] for i in ((first - 1).clamp_min(0), first))
+            new = falls & high.isnan()
+            low, high = torch.where(new, begin * h, low), torch.where(new, end * h, high)
         # the step itself decides whether the loss falls so far
-        sure = below & (self._loss_after(torch.where(below, high, h)) <= wanted)
-        return torch.where(sure, low, nothing), torch.where(sure, high, whole)
-
-    def _between(self, after: BatchState, part: Tensor) -> tuple[Tensor, Tensor]:
-        """θ, and dy in parts of the step, on the cubic at ``part`` (m,) of a step to ``after``."""
-        s, h = part.unsqueeze(1), (after.time - self.time).unsqueeze(1)
-        change, first, last = after.y - self.y, h * self.field, h * after.field
-        a, b = first + last - 2 * change, 3 * change - 2 * first - last
-        y = self.y + s * (first + s * (b + s * a))
-        return self.chart.to_theta(y), first + s * (2 * b + s * 3 * a)
-
-    def _slope(self, after: BatchState, part: Tensor) -> Tensor:
-        """The sign of the loss's slope there, (m,)."""
-        theta, ahead = self._between(after, part)
-        pushed = torch.where(self.chart.logarithmic, theta * ahead, ahead)
-        return (self.model.gradient(theta) * pushed).sum(1)
+        sure = self._loss_after(torch.where(high.isnan(), h, high)) <= wanted
+        sure &= high.isfinite()
+        return torch.where(sure, low, 0.0), torch.where(sure, high, whole)
 
     def locate_event(self, low: Tensor, high: Tensor, wanted: Tensor) -> Tensor:
         """Lengths of steps that end on the losses ``wanted``, which lie between two lengths.

@@ -556,7 +556,7 @@ def _return(
         crosses = going & late & (height(before) < 0) & (height(state) >= 0)
         if bool(crosses.any()):
             h = state.time - before.time
-            part, at = _crossing(_ends(before, state, model), h, anchor, normal)
+            part, at = _crossing(step_ends(before, state, model), h, anchor, normal)
             when = before.time + part * h
             crosses &= (when - period).abs() <= off
             place = torch.where(crosses.unsqueeze(1), at, place)
@@ -565,7 +565,7 @@ def _return(
     return place, time, high - low
 
 
-def _ends(before: Any, after: Any, model: Any) -> list[Tensor]:
+def step_ends(before: Any, after: Any, model: Any = None) -> list[Tensor]:
     """Places, slopes and curvatures at both ends of a step, (m, k): of y, or with a model of θ."""
     found = []
     for rows in (before, after):
@@ -724,7 +724,7 @@ def _growth(
         crosses = (((before.theta - about) * normal).sum(1) < 0) & (there >= 0) & found.isnan()
         crosses, left = crosses & left, left | (there > 0)
         if bool(crosses.any()):
-            ends = _ends(before, state, model)
+            ends = step_ends(before, state, model)
             place = _crossing(ends, state.time - before.time, about, normal)[1]
             found = torch.where(crosses, (distance(place) / near).log(), found)
     return found
