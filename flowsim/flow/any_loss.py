@@ -27,17 +27,7 @@ from flowsim.flow.labelling import EndStates
 from flowsim.flow.near_saddles import displace, resolve_near_saddles
 from flowsim.flow.nonsmooth_minima import rest_on_kinks
 from flowsim.flow.options import Limits, Steps
-from flowsim.flow.recurrence import (
-    FIRST,
-    LOOKS,
-    Passages,
-    Returns,
-    curve_of,
-    hermite,
-    spirals,
-    step_ends,
-    wanders,
-)
+from flowsim.flow.recurrence import Circles, hermite, step_ends
 from flowsim.flow.replay import Replay
 from flowsim.flow.return_codes import (
     BELOW_PASS,
@@ -50,10 +40,8 @@ from flowsim.flow.return_codes import (
     NEAR,
     NOT_FINITE,
     OUT_OF_STEPS,
-    REPEATS,
     REST,
     SPIRALS,
-    STAYS,
     TRAPPED,
 )
 from flowsim.flow.tableau import GAMMA, ORDER, STAGES
@@ -143,18 +131,8 @@ _ROUNDED = 1e-13
 _FAR = 1e12
 #: A row that rests by its curvature, but drifts; and one whose limit is to be extrapolated.
 _DRIFTING_ROW, _SETTLED = -1, -2
-#: After so many steps each, rows that seem to come back, or to blow up, are tried, all together;
-#: after the second
-#: and twice as many each, whether rows spiral outwards.
-_TRIED, _OUTWARD = 20, 8 * FIRST
-#: Spirals are tried after so many times ``FIRST`` steps; after these steps rows go on more roughly
-#: to see whether they wander in a bounded set, unless they have slowed down to this part.
-#: Spirals with a rate are tried with small errors, too, after so many steps.
-_SPIRALS, _WANDERS, _SETTLES = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96}, (420, 1680), 1e-3
-_SURELY = 4 * FIRST
-#: A turn is followed with the first errors to see whether a cycle attracts, and with the second
-#: whether an orbit is closed, or a spiral comes nearer.
-_ROUGH, _FINE = Steps(1e-7, 1e-12, 0), Steps(1e-9, 1e-14, 0)
+#: After so many steps each, rows that seem to blow up are tried, all together.
+_TRIED = 20
 
 
 @dataclass
@@ -648,11 +626,11 @@ def follow(
     met = torch.full_like(state.limits[:, :1], torch.inf).repeat(1, 4)
     met[:, 0] = _speed(state)
     stops = torch.ones_like(state.stuck)
-    glance = partial(_glance, unit_speed=end_losses is not None)
+    glance = partial(_glance, end_losses=end_losses)
     growth = Growth(start) if end_losses is None else None
     drifts = torch.zeros_like(why)  # for how many steps rows were slow, and yet not at rest
     # the flow of a loss cannot come back
-    circles = _Circles(model, state, start, steps.most) if _is_field(model) else None
+    circles = Circles(model, state, start, steps.most) if _is_field(model) else None
     idle = Idle(start, circles is not None) if end_losses is None else None
     begun = state.fastest.new_zeros(len(start))
     begun[state.index] = state.fastest
@@ -776,110 +754,6 @@ def follow(
 def _is_field(model: Model) -> bool:
     """Return whether a model without end losses is no gradient flow."""
     return model.end_losses() is None and type(model).field is not Model.field
-
-
-class _Circles:
-    """Rows of a field that come back to where they were, or circle a sink.
-
-    Attributes:
-        period: of rows whose orbit is closed, or near a cycle, (n,), else NaN.
-        sink: where rows end that spiral there, (n, k), else NaN.
-        leaves: which rows spiral outwards without end, (n,); ``sink`` is NaN where these turn.
-        stays: which rows neither settle nor leave after a part of their steps, (n,).
-        over: which rows creep from turn to turn, and cannot come far, (n,).
-        news: whether something of this was found.
-        turns: after how many returns rows seem to come back, which is not tried yet, (n,), else 0.
-    """
-
-    def __init__(self, model: Model, state: BatchState, start: Tensor, most: int) -> None:
-        self.model, self.period = model, torch.full_like(start[:, 0], torch.nan)
-        self.sink = torch.full_like(start, torch.nan)
-        self.leaves = torch.zeros_like(self.period, dtype=torch.bool)
-        self.stays, self.over = torch.zeros_like(self.leaves), torch.zeros_like(self.leaves)
-        self.news = False
-        self.turns = torch.zeros_like(self.period, dtype=torch.long)
-        y, field, curve = start.clone(), torch.zeros_like(start), torch.zeros_like(start)
-        y[state.index], field[state.index] = state.y, state.field
-        curve[state.index] = curve_of(state.jacobian, state.field)
-        fine = partial(BatchState.at, model, replays=state.replays)
-        self._fines = partial(fine, steps=_ROUGH), partial(fine, steps=_FINE)
-        self.returns = Returns(y, field, curve, torch.zeros_like(self.period), most)
-        self.passages = None if state.chart.seen is None else Passages(start)
-
-    def reason(self, index: Tensor, reason: Tensor) -> Tensor:
-        """Why rows (m,) stop, if they have not stopped before."""
-        going = reason == GOING
-        reason = torch.where(going & self.period[index].isfinite(), REPEATS, reason)
-        reason = torch.where(going & self.leaves[index], INFINITY, reason)
-        reason = torch.where(going & self.sink[index].isfinite().all(1), SPIRALS, reason)
-        return torch.where(going & self.stays[index], STAYS, reason)
-
-    def record(self, attempt: int, state: BatchState) -> None:
-        """Take the rows to where they are after so many steps."""
-        index, returns, passages = state.index, self.returns, self.passages
-        if passages is not None:
-            nears = passages.record(index, state)
-            self.stays[index] |= nears
-            self.news |= bool(nears.any())
-        if attempt % FIRST == 0 and (attempt // FIRST) in _SPIRALS:
-            centre = state.chart.to_theta(returns.centre(index))
-            due = attempt >= _OUTWARD and (attempt // FIRST).bit_count() == 1
-            for outward in (False, True)[: 1 + due]:
-                at = index, centre, state.theta, self._fines
-                found, sink = spirals(self.model, *at, outward, attempt >= _SURELY)
-                self.sink[index[found]] = sink[found]
-                self.leaves[index[found]] = outward
-                self.news |= bool(found.any())
-        if attempt % _TRIED == 0:
-            # a row most of whose steps are very short creeps along a jump, and is not closed
-            tried = padded_indices((self.turns[index] > 0) & (2 * state.short < attempt))
-            if len(tried):
-                rows = index[tried]
-                chart = state.chart.rows(tried)
-                self.period[rows] = returns.closed(rows, self.turns[rows], chart, self._fines)
-                self.turns[rows], self.news = 0, True
-                self.over[rows] |= returns.stays_put(attempt, rows) & self.period[rows].isnan()
-                self._leave(index, tried[self.period[rows].isfinite()], state.chart)
-        part, over = divmod(attempt, max(1, returns.most // LOOKS))
-        if over == 0 and 0 < part < LOOKS:
-            self.stays[index], self.news = returns.stays_near(index, part), True
-        if attempt in _WANDERS:
-            # what slows down settles
-            moves = _speed(state) > _SETTLES * state.fastest
-            if passages is not None:
-                moves &= ~passages.begun(index)
-            moves = padded_indices(moves)
-            if len(moves):
-                rows = index[moves]
-                wander = wanders(state.select(moves)) & ~returns.drifts[rows]
-                self.stays[rows], self.news = wander, True
-        returned = returns.record(attempt, index, state)
-        if bool(returned.any()):
-            seem = returns.near(index, returned)
-            self.turns[index] = torch.where(seem > 0, seem, self.turns[index])
-            untried = returned & (seem == 0)
-            creeps, stays = returns.creeps(attempt, index, untried, state.chart)
-            if bool(creeps.any()):
-                creeps[1:] &= index.diff() != 0
-                rows, chart = index[creeps], state.chart.rows(creeps)
-                self.period[rows] = returns.approached(self.model, rows, chart, self._fines)
-                self.over[index[stays]] = True
-                self.news = True
-
-    def _leave(self, index: Tensor, found: Tensor, chart: Chart) -> None:
-        """Forget the periods of rows that pass a cycle which attracts in some directions alone."""
-        found = found[torch.cat([found[:1] >= 0, index[found].diff() != 0])]
-        if len(found) and self.sink.shape[1] > 2:
-            rows, fine = index[found], self._fines[0]
-            at = self.period[rows], chart.rows(found), fine
-            rows = rows[self.returns.leaves(self.model, rows, *at)]
-            self.period[rows], self.returns.drifts[rows] = torch.nan, True
-
-    def note_ends(self, ends: EndStates, spent: Tensor) -> None:
-        """Note the periods, and which rows that spent their steps, (n,), stay near."""
-        ends.period = torch.where(ends.why == REPEATS, self.period, torch.nan)
-        rows = (spent & (ends.why == OUT_OF_STEPS)).nonzero()[:, 0]
-        ends.why[rows[self.returns.stays_near(rows)]] = STAYS
 
 
 def _size(theta: Tensor) -> Tensor:
@@ -1013,11 +887,10 @@ def _may_fall(rows: BatchState, noise: Tensor) -> tuple[Tensor, Tensor]:
     return falls & (falls | (rows.field.abs() <= allowed)).all(1, keepdim=True), allowed
 
 
-def _glance(rows: BatchState, met: Tensor, unit_speed: bool) -> tuple[Tensor, Tensor]:
+def _glance(rows: BatchState, met: Tensor, end_losses: EndLosses | None) -> tuple[Tensor, Tensor]:
     """Mask of rows (m,) that may stop; speeds and distances they met, (m, 4), as in ``follow``."""
     noise, speed = _noise(rows), _speed(rows)
-    still = _STATIONARY * (torch.ones_like(rows.fastest) if unit_speed else rows.fastest)
-    stops = _quiet(rows, noise, still) | _is_far(rows, rows.size()) | rows.stuck
+    stops = _quiet(rows, noise, rows.still(end_losses)) | _is_far(rows, rows.size()) | rows.stuck
     stops = stops | (rows.short > _CREEPING) | (rows.field == 0).all(1)
     if rows.chart.any_logarithmic:
         stops = stops | _may_fall(rows, noise)[0].any(1)
@@ -1055,24 +928,17 @@ def _stays(
     A row is not at rest where it still drifts along directions without a curvature, and where its
     way is longer than its curvature says.
     """
-    stiff = torch.linalg.svdvals(jacobian)
-    stays = stiff[:, -1] > _REGULAR * stiff[:, 0]
-    return stays if bool(stays.all()) else stays | _is_still(velocity, y, field, jacobian)
-
-
-def _is_still(
-    velocity: Callable[[Tensor], Tensor], y: Tensor, field: Tensor, jacobian: Tensor
-) -> Tensor:
-    """``_stays`` of rows whose rates differ widely, (m,)."""
     left, stiff, right = torch.linalg.svd(jacobian)
-    counts = stiff > _FLAT * stiff[:, :1]
+    stays, counts = stiff[:, -1] > _REGULAR * stiff[:, 0], stiff > _FLAT * stiff[:, :1]
+    if bool(stays.all()):
+        return stays
     inverse = right.mT @ torch.where(counts, 1 / stiff, 0.0).unsqueeze(-1).mul(left.mT)
     there = y - (inverse @ field.unsqueeze(2)).squeeze(2)
     there = there - (inverse @ velocity(there).unsqueeze(2)).squeeze(2)
     along, noise = with_rounding(lambda x: (left.mT @ velocity(x).unsqueeze(2)).squeeze(2), there)
     moves = torch.where(along.abs() > _RESOLVED * noise, along.abs(), 0.0)
     before = (left.mT @ field.unsqueeze(2)).abs().squeeze(2)
-    return torch.where(counts, moves <= _LINEAR * before, moves == 0).all(1)
+    return stays | torch.where(counts, moves <= _LINEAR * before, moves == 0).all(1)
 
 
 def _leaves_here(model: Model, theta: Tensor) -> Tensor:

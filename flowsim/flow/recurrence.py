@@ -18,7 +18,10 @@ from torch import Tensor
 
 from flowsim.flow.batch import padded_indices
 from flowsim.flow.chart import Chart
+from flowsim.flow.labelling import EndStates
+from flowsim.flow.options import Steps
 from flowsim.flow.replay import Replay
+from flowsim.flow.return_codes import GOING, INFINITY, OUT_OF_STEPS, REPEATS, SPIRALS, STAYS
 from flowsim.landscape.stability import without_dust
 
 #: Rows take a new surface, through where they are, after this many steps and twice as many each.
@@ -74,10 +77,22 @@ _GROWN, _LEAVES = 1e-5, 0.05
 _SECTIONS = 64
 #: Pieces of a row's steps, of which the first is left out; a row is looked at first when so many
 #: of as many parts of each are over.
-_PIECES, LOOKS = 8, 3
+_PIECES, _LOOKS = 8, 3
 #: A row goes on for twice so many explicit steps, at most so many times, with errors of this part
 #: of its way; it may approach a cycle where its last returns are this near, in parts of its extent.
 _ON, _LONG, _LOOSE, _CYCLE = 600, 2, 1e-5, 0.01
+#: After so many steps each, rows that seem to come back are tried, all together.
+_TRIED = 20
+#: Whether rows spiral is tried after so many times ``FIRST`` steps, those with a rate with small
+#: errors, too, after the second number of steps; outwards after the third, and twice as many each.
+_SPIRALS = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96}
+_SURELY, _OUTWARD = 4 * FIRST, 8 * FIRST
+#: After these steps rows go on more roughly to see whether they wander in a bounded set, unless
+#: they have slowed down to this part.
+_WANDERS, _SETTLES = (420, 1680), 1e-3
+#: A turn is followed with the first errors to see whether a cycle attracts, and with the second
+#: whether an orbit is closed, or a spiral comes nearer.
+_ROUGH, _FINE = Steps(1e-7, 1e-12, 0), Steps(1e-9, 1e-14, 0)
 #: Fields of rows that these steps change and read.
 _MOVED = ("y", "theta", "field", "jacobian", "time", "way")
 #: A coordinate has settled when its extent in the second half is this part of the first's.
@@ -113,12 +128,12 @@ class Returns:
         self.times = torch.full_like(y[:, :1], torch.nan).repeat(1, _KEPT)
         self.count, self.drifts = torch.zeros_like(time), torch.zeros_like(time).bool()
         self.again = self.count.clone()
-        edge = torch.full_like(y[:, None], torch.inf).repeat(1, LOOKS * _PIECES, 1)
+        edge = torch.full_like(y[:, None], torch.inf).repeat(1, _LOOKS * _PIECES, 1)
         self.pieces = torch.stack([edge, -edge])
 
     def record(self, attempt: int, index: Tensor, rows: Any) -> Tensor:
         """Take rows (m,) to where they are now; which returned."""
-        pieces = LOOKS * _PIECES
+        pieces = _LOOKS * _PIECES
         if (piece := min(attempt * pieces // self.most, pieces - 1)) != self.piece:
             self._end_piece()
             self.piece = piece
@@ -343,8 +358,8 @@ class Returns:
         if part:
             low, high = (x[:, (part - 1) * _PIECES : part * _PIECES] for x in (low, high))
         else:
-            low = low.unflatten(1, (_PIECES, LOOKS)).amin(2)
-            high = high.unflatten(1, (_PIECES, LOOKS)).amax(2)
+            low = low.unflatten(1, (_PIECES, _LOOKS)).amin(2)
+            high = high.unflatten(1, (_PIECES, _LOOKS)).amax(2)
         low, high = low[:, 1:], high[:, 1:]
         return _alike(low, high, part > 0) & ~self.drifts[index]
 
@@ -402,6 +417,121 @@ class Passages:
     def begun(self, index: Tensor) -> Tensor:
         """Mask of rows that passed saddles again and again, (m,)."""
         return self.time[index, -4].isfinite()
+
+
+class Circles:
+    """Rows of a field that come back to where they were, or circle a sink.
+
+    Attributes:
+        period: of rows whose orbit is closed, or near a cycle, (n,), else NaN.
+        sink: where rows end that spiral there, (n, k), else NaN.
+        leaves: which rows spiral outwards without end, (n,); ``sink`` is NaN where these turn.
+        stays: which rows neither settle nor leave after a part of their steps, (n,).
+        over: which rows creep from turn to turn, and cannot come far, (n,).
+        news: whether something of this was found.
+        turns: after how many returns rows seem to come back, which is not tried yet, (n,), else 0.
+    """
+
+    def __init__(self, model: Any, state: Any, start: Tensor, most: int) -> None:
+        self.model, self.period = model, torch.full_like(start[:, 0], torch.nan)
+        self.sink = torch.full_like(start, torch.nan)
+        self.leaves = torch.zeros_like(self.period, dtype=torch.bool)
+        self.stays, self.over = torch.zeros_like(self.leaves), torch.zeros_like(self.leaves)
+        self.news = False
+        self.turns = torch.zeros_like(self.period, dtype=torch.long)
+        y, field, curve = start.clone(), torch.zeros_like(start), torch.zeros_like(start)
+        y[state.index], field[state.index] = state.y, state.field
+        curve[state.index] = curve_of(state.jacobian, state.field)
+        fine = partial(state.at, model, replays=state.replays)
+        self._fines = partial(fine, steps=_ROUGH), partial(fine, steps=_FINE)
+        self.returns = Returns(y, field, curve, torch.zeros_like(self.period), most)
+        self.passages = None if state.chart.seen is None else Passages(start)
+
+    def reason(self, index: Tensor, reason: Tensor) -> Tensor:
+        """Why rows (m,) stop, if they have not stopped before."""
+        going = reason == GOING
+        reason = torch.where(going & self.period[index].isfinite(), REPEATS, reason)
+        reason = torch.where(going & self.leaves[index], INFINITY, reason)
+        reason = torch.where(going & self.sink[index].isfinite().all(1), SPIRALS, reason)
+        return torch.where(going & self.stays[index], STAYS, reason)
+
+    def record(self, attempt: int, state: Any) -> None:
+        """Take the rows to where they are after so many steps."""
+        index, returns = state.index, self.returns
+        if self.passages is not None:
+            nears = self.passages.record(index, state)
+            self.stays[index] |= nears
+            self.news |= bool(nears.any())
+        if attempt % FIRST == 0 and (attempt // FIRST) in _SPIRALS:
+            self._try_spirals(attempt, state)
+        if attempt % _TRIED == 0:
+            self._try_returns(attempt, state)
+        part, over = divmod(attempt, max(1, returns.most // _LOOKS))
+        if over == 0 and 0 < part < _LOOKS:
+            self.stays[index], self.news = returns.stays_near(index, part), True
+        if attempt in _WANDERS:
+            self._try_wanderers(state)
+        returned = returns.record(attempt, index, state)
+        if bool(returned.any()):
+            seem = returns.near(index, returned)
+            self.turns[index] = torch.where(seem > 0, seem, self.turns[index])
+            untried = returned & (seem == 0)
+            creeps, stays = returns.creeps(attempt, index, untried, state.chart)
+            if bool(creeps.any()):
+                creeps[1:] &= index.diff() != 0
+                rows, chart = index[creeps], state.chart.rows(creeps)
+                self.period[rows] = returns.approached(self.model, rows, chart, self._fines)
+                self.over[index[stays]] = True
+                self.news = True
+
+    def _try_spirals(self, attempt: int, state: Any) -> None:
+        """Find which rows spiral into a sink, and now and then which spiral outwards."""
+        index, centre = state.index, state.chart.to_theta(self.returns.centre(state.index))
+        due = attempt >= _OUTWARD and (attempt // FIRST).bit_count() == 1
+        for outward in (False, True)[: 1 + due]:
+            at = index, centre, state.theta, self._fines
+            found, sink = spirals(self.model, *at, outward, attempt >= _SURELY)
+            self.sink[index[found]] = sink[found]
+            self.leaves[index[found]] = outward
+            self.news |= bool(found.any())
+
+    def _try_returns(self, attempt: int, state: Any) -> None:
+        """Follow rows that seem to come back for a turn: are they closed, or near a cycle?"""
+        index, returns = state.index, self.returns
+        # a row most of whose steps are very short creeps along a jump, and is not closed
+        tried = padded_indices((self.turns[index] > 0) & (2 * state.short < attempt))
+        if len(tried):
+            rows, chart = index[tried], state.chart.rows(tried)
+            self.period[rows] = returns.closed(rows, self.turns[rows], chart, self._fines)
+            self.turns[rows], self.news = 0, True
+            self.over[rows] |= returns.stays_put(attempt, rows) & self.period[rows].isnan()
+            self._leave(index, tried[self.period[rows].isfinite()], state.chart)
+
+    def _try_wanderers(self, state: Any) -> None:
+        """Find which rows wander in a bounded set; what has slowed down settles."""
+        moves = state.field.abs().amax(1) > _SETTLES * state.fastest
+        if self.passages is not None:
+            moves &= ~self.passages.begun(state.index)
+        moves = padded_indices(moves)
+        if len(moves):
+            rows = state.index[moves]
+            wander = wanders(state.select(moves)) & ~self.returns.drifts[rows]
+            self.stays[rows], self.news = wander, True
+
+    def _leave(self, index: Tensor, found: Tensor, chart: Chart) -> None:
+        """Forget the periods of rows that pass a cycle which attracts in some directions alone."""
+        found = found[torch.cat([found[:1] >= 0, index[found].diff() != 0])]
+        if len(found) and self.sink.shape[1] > 2:
+            rows, fine = index[found], self._fines[0]
+            at = self.period[rows], chart.rows(found), fine
+            rows = rows[self.returns.leaves(self.model, rows, *at)]
+            self.period[rows], self.returns.drifts[rows] = torch.nan, True
+
+    def note_ends(self, ends: EndStates, spent: Tensor) -> None:
+        """Note the periods, and which rows that spent their steps, (n,), stay near."""
+        ends.period = torch.where(ends.why == REPEATS, self.period, torch.nan)
+        rows = (spent & (ends.why == OUT_OF_STEPS)).nonzero()[:, 0]
+        ends.why[rows[self.returns.stays_near(rows)]] = STAYS
 
 
 def _alike(low: Tensor, high: Tensor, line: bool) -> Tensor:
