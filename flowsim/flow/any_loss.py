@@ -294,7 +294,10 @@ class BatchState:
         *more: Tensor,
         checked: int = 0,
     ) -> tuple[Tensor, ...]:
-        """``function`` of rows of which these columns alone are right, and of more tensors."""
+        """Call a function of these rows and of more tensors, in numpy where it was recorded.
+
+        It may read no other ``columns`` of the rows than these, beside their chart.
+        """
         chart = self.chart
         flags = {x: getattr(chart, x) for x in ("any_logarithmic", "all_logarithmic")}
         parts = [
@@ -495,58 +498,6 @@ def _rest_near(model: Model, theta: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(near, rest, 0.0)[:n], torch.where(near, known, 0.0)[:n]
 
 
-def any_paths(model: Model, rows: Tensor, times: Tensor, steps: Steps) -> Tensor:
-    """θ (T, n, k) at the times (T, n), of rows that are at ``rows`` at times[0]; NaN if unknown."""
-    path = rows.new_full((len(times), *rows.shape), torch.nan)
-    path[0] = rows
-    times = (times - times[0]).to(rows)
-    state = BatchState.at(model, rows, steps)
-    written = torch.ones_like(state.index)  # how many times of each row
-    for _ in range(steps.most):
-        if not len(state.index):
-            break
-        left = times[written, state.index] - state.time
-        lands = state.h >= left
-        moved = state.advance(torch.where(lands, left, state.h))
-        arrived = moved & lands
-        state.time = torch.where(arrived, times[written, state.index], state.time)
-        path[written[arrived], state.index[arrived]] = state.theta[arrived]
-        written = written + arrived.long()
-        stays = (written < len(times)) & ~state.stuck & (state.short <= _CREEPING_LONG)
-        if not bool(stays.all()):
-            kept = padded_indices(stays)
-            written, state = written[kept], state.select(kept)
-    return path
-
-
-def any_times(model: Model, rows: Tensor, wanted_loss: Tensor, steps: Steps) -> Tensor:
-    """The time when the loss of each row is first as wanted, (n,); NaN where it never was."""
-    found, crossed, brackets = torch.full_like(wanted_loss, torch.nan), [], []
-    state = BatchState.at(model, rows, steps)
-    for _ in range(steps.most):
-        if not len(state.index):
-            break
-        before = state.select(slice(None))
-        moved = state.advance(state.h)
-        low, high = before.passes(state, wanted_loss[state.index])
-        below = moved & high.isfinite()
-        if bool(below.any()):
-            crossed.append(before.select(below))
-            brackets.append(torch.stack([low, high], 1)[below])
-        rests = (state.field.abs() <= 10.0 * _noise(state)).all(1)
-        rests &= (state.field.abs() <= before.field.abs()).all(1)  # or it leaves a saddle
-        rests |= state.time > state.max_time
-        stays = ~below & ~state.stuck & ~rests & (state.short <= _CREEPING_LONG)
-        if not bool(stays.all()):
-            state = state.select(padded_indices(stays))
-    if crossed:
-        last, (low, high) = BatchState.joined(crossed), torch.cat(brackets).unbind(1)
-        kept = padded_indices(torch.ones_like(low, dtype=torch.bool))
-        length = last.locate_event(low[kept], high[kept], wanted_loss[last.index])
-        found[last.index] = last.time + length
-    return found
-
-
 class RosenbrockSolver:
     """Follows any loss or field by linearly implicit steps in torch, all starts together.
 
@@ -595,11 +546,57 @@ class RosenbrockSolver:
 
     def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
         """θ (T, n, k) at the times (T, n), from ``start`` at times[0]; NaN if not known."""
-        return any_paths(self.model, start, times, steps)
+        path = start.new_full((len(times), *start.shape), torch.nan)
+        path[0] = start
+        times = (times - times[0]).to(start)
+        state = BatchState.at(self.model, start, steps)
+        written = torch.ones_like(state.index)  # how many times of each row
+        for _ in range(steps.most):
+            if not len(state.index):
+                break
+            left = times[written, state.index] - state.time
+            lands = state.h >= left
+            moved = state.advance(torch.where(lands, left, state.h))
+            arrived = moved & lands
+            state.time = torch.where(arrived, times[written, state.index], state.time)
+            path[written[arrived], state.index[arrived]] = state.theta[arrived]
+            written = written + arrived.long()
+            stays = (written < len(times)) & ~state.stuck & (state.short <= _CREEPING_LONG)
+            if not bool(stays.all()):
+                kept = padded_indices(stays)
+                written, state = written[kept], state.select(kept)
+        return path
+
+    def until(self, start: Tensor, wanted_loss: Tensor, steps: Steps) -> Tensor:
+        """The times (n,) when the losses of starts (n, k) are first as wanted; NaN where never."""
+        found, crossed, brackets = torch.full_like(wanted_loss, torch.nan), [], []
+        state = BatchState.at(self.model, start, steps)
+        for _ in range(steps.most):
+            if not len(state.index):
+                break
+            before = state.select(slice(None))
+            moved = state.advance(state.h)
+            low, high = before.passes(state, wanted_loss[state.index])
+            below = moved & high.isfinite()
+            if bool(below.any()):
+                crossed.append(before.select(below))
+                brackets.append(torch.stack([low, high], 1)[below])
+            rests = (state.field.abs() <= 10.0 * _noise(state)).all(1)
+            rests &= (state.field.abs() <= before.field.abs()).all(1)  # or it leaves a saddle
+            rests |= state.time > state.max_time
+            stays = ~below & ~state.stuck & ~rests & (state.short <= _CREEPING_LONG)
+            if not bool(stays.all()):
+                state = state.select(padded_indices(stays))
+        if crossed:
+            last, (low, high) = BatchState.joined(crossed), torch.cat(brackets).unbind(1)
+            kept = padded_indices(torch.ones_like(low, dtype=torch.bool))
+            length = last.locate_event(low[kept], high[kept], wanted_loss[last.index])
+            found[last.index] = last.time + length
+        return found
 
     def times(self, start: Tensor, ends: Limits, fraction: float, steps: Steps) -> Tensor:
         """The times (n,) when ``fraction`` of the excess loss is left; NaN if never."""
-        until = partial(any_times, self.model, steps=steps)
+        until = partial(self.until, steps=steps)
         return times_to_fraction(until, start, self.model.loss(start), ends.loss, fraction)
 
 
@@ -686,7 +683,7 @@ def follow(
                 index, trapped = state.index[done], reason[done] == TRAPPED
                 if growth is not None:
                     last = state.select(done & (reason == NOT_FINITE))
-                    growth.stuck(model, last.index, last.theta, last.time)
+                    growth.note_blow_ups(model, last.index, last.theta, last.time)
                 why[index], attempts[index] = reason[done], attempt
                 revives[index] = state.select(done).revives()
                 theta[index] = torch.where(falls[done], 0.0, state.theta[done])

@@ -89,7 +89,7 @@ class Growth:
             power = grown.log().diff(dim=1) / self.time.time[rows, -4:].log().diff(dim=1)
             steady = ((power[:, 1:] / power[:, :-1] - 1).abs() <= _STEADY).all(1)
             steady &= ((power > _LEAST) & (power <= _SLOW)).all(1)
-            grows = self._on(self.time, rows)
+            grows = self._grows_on(self.time, rows)
             # like the logarithm of time for five decades, while all else stands still
             even = ((self.time.rates(rows)[1][:, -4:] - 1).abs() <= _STEADY).all(1)
             change = self.time.theta[rows, -2:].diff(dim=1)[:, 0].abs()
@@ -100,18 +100,18 @@ class Growth:
             self.escapes[rows] = steady
         self.news = bool(self.escapes.any())
 
-    def stuck(self, model: Model, index: Tensor, theta: Tensor, time: Tensor) -> Tensor:
-        """Note of rows (m,) whose time stands still which of them blow up; mask of them."""
+    def note_blow_ups(self, model: Model, index: Tensor, theta: Tensor, time: Tensor) -> Tensor:
+        """Note which rows (m,) of a time that stands still blow up; returns their mask."""
         leads = (theta - self.start[index]).abs().argmax(1, keepdim=True)
         field = model.field(theta)
         place, speed = theta.gather(1, leads)[:, 0], field.gather(1, leads)[:, 0]
-        quicker = _quicker(model, theta, field, leads)
+        quicker = _speeding_up(model, theta, field, leads)
         degree = place * quicker
         soon = (place / speed > 0) & (place / speed <= AT_ONCE * time)
         # like an exponential: further on the logarithm of the speed grows as evenly, while before
         # a place where the speed has no bound it grows more and more
         further = theta + _FOLDS * (1 / (quicker * speed)).unsqueeze(1) * field
-        there = _quicker(model, further, model.field(further), leads)
+        there = _speeding_up(model, further, model.field(further), leads)
         rise = there / quicker
         evenly = (rise > 0) & (rise <= 1 + _STEADY)
         blows = soon & (degree > 1) & ((degree <= _DEGREE) | evenly)
@@ -125,7 +125,7 @@ class Growth:
         ahead = (model.jacobian(theta) @ field.unsqueeze(2)).squeeze(2)
         along = (ahead * field).sum(1, keepdim=True) / field.square().sum(1, keepdim=True) * field
         straight = (ahead - along).abs().amax(1) <= _STRAIGHT * along.abs().amax(1)
-        blows = self.stuck(model, index, theta, time) & straight
+        blows = self.note_blow_ups(model, index, theta, time) & straight
         away = (theta - self.start[index]).abs()
         turns = self.turned[index] > self.far.time[index, -4:-3]
         turns &= away >= _PART * away.amax(1, keepdim=True)
@@ -135,12 +135,12 @@ class Growth:
             if bool(blows[i]) and row not in known:
                 way = field[i] / field[i].abs().max() * theta[i].abs().max()
                 places = theta[i] + _ANYWHERE.to(theta)[:, None] * way
-                known[row] = not _against(model, places, way)
+                known[row] = not _points_back(model, places, way)
             blows[i] &= known.get(row, False)
         self.blown[index[~blows]] = False
         return blows
 
-    def _on(self, notes: _Notes, rows: Tensor) -> Tensor:
+    def _grows_on(self, notes: _Notes, rows: Tensor) -> Tensor:
         """Mask of the coordinates that grow on and on by these notes, (m, k)."""
         rate, ratio = notes.rates(rows)
         same = (rate[:, -3:].sign() == rate[:, -1:].sign()).all(1) & (rate[:, -1] != 0)
@@ -168,8 +168,8 @@ class Growth:
         many = (count >= _MANY) | ((count >= _NOTES - 1) & (last <= _FAST))
         slower = (last > 0) & many & (count * (1 - last) >= _CONVERGES)
         slower &= (last - before).abs() <= _ALIKE * (1 - last)
-        limit = torch.where(still, theta[:, -1], self._limit(rows, 0))
-        earlier = torch.where(still, theta[:, -1], self._limit(rows, 1))
+        limit = torch.where(still, theta[:, -1], self._expected_limit(rows, 0))
+        earlier = torch.where(still, theta[:, -1], self._expected_limit(rows, 1))
         # errors hide where a coordinate leads that is tiny beside the way of all
         tiny = theta[:, -1].abs() <= _NOTHING * way.amax(1, keepdim=True)
         # nor has it a limit where it moves nearly as fast as a tenfold time before
@@ -192,11 +192,11 @@ class Growth:
         agree |= (still | (last <= _FAST)).all(1)
         return (still | slower).all(1) & (weaker & agree | still.all(1)), limit
 
-    def _limit(self, rows: Tensor, ago: int) -> Tensor:
+    def _expected_limit(self, rows: Tensor, ago: int) -> Tensor:
         """The limits to be expected from all notes by time but the last ``ago``, (m, k)."""
         last, notes = _NOTES - 1 - ago, self.time
         theta, ratio = notes.theta[rows], notes.rates(rows)[1][:, : last - 1]
-        limit = _limit(theta[:, : last + 1], notes.count(rows).unsqueeze(1) - ago)
+        limit = _levin_limit(theta[:, : last + 1], notes.count(rows).unsqueeze(1) - ago)
         # notes are not evenly spaced, which a power of time does not mind
         steps = (notes.measure[rows, last] / notes.measure[rows, last - 1]).log10().unsqueeze(1)
         part = ratio[:, -1] ** steps
@@ -223,7 +223,7 @@ class Growth:
             return
         end = ends.theta[rows]
         away = (end - self.start[rows]).abs()
-        grows, wide = self._on(self.time, rows), self._on(self.far, rows)
+        grows, wide = self._grows_on(self.time, rows), self._grows_on(self.far, rows)
         # by distance where the last tenfold distances took less than two tenfold times, till now
         now = torch.fmax(self.far.time[rows, -1], self.last_time(rows))
         fast = self.far.time[rows, -4] > 1e-2 * now
@@ -269,7 +269,7 @@ class Growth:
         turns = torch.zeros_like(straight)
         parts = _LOOKS.to(end)[:, None] - 1
         for i in straight.nonzero()[:, 0].tolist():
-            turns[i] = _against(model, end[i] + parts * away[i], away[i])
+            turns[i] = _points_back(model, end[i] + parts * away[i], away[i])
         return turns
 
     def last_time(self, rows: Tensor) -> Tensor:
@@ -325,7 +325,7 @@ class _Notes:
         return rate, ratio.exp()
 
 
-def _against(model: Model, places: Tensor, way: Tensor) -> bool:
+def _points_back(model: Model, places: Tensor, way: Tensor) -> bool:
     """Return whether the field is against a way (k,) at some places (p, k), not by rounding."""
 
     def ahead(places: Tensor) -> Tensor:
@@ -338,14 +338,14 @@ def _against(model: Model, places: Tensor, way: Tensor) -> bool:
     return bool((-along > _SEEN * noise).any())
 
 
-def _quicker(model: Model, theta: Tensor, field: Tensor, leads: Tensor) -> Tensor:
-    """By what the logarithm of the speed of one coordinate grows with that coordinate, (m,)."""
+def _speeding_up(model: Model, theta: Tensor, field: Tensor, leads: Tensor) -> Tensor:
+    """The slope of the logarithm of a coordinate's speed along that coordinate, (m,)."""
     speed = field.gather(1, leads)
     change = model.jacobian(theta) @ (field / speed).unsqueeze(2)
     return (change.squeeze(2).gather(1, leads) / speed)[:, 0]
 
 
-def _limit(sums: Tensor, count: Tensor) -> Tensor:
+def _levin_limit(sums: Tensor, count: Tensor) -> Tensor:
     """The limit of sequences (m, notes, ...), by Levin's u-transform of the last five."""
     sums, terms = sums[:, -5:], sums.diff(dim=1)[:, -5:]
     upper, lower = torch.zeros_like(sums[:, 0]), torch.zeros_like(sums[:, 0])
@@ -365,5 +365,5 @@ def _loss_limit(model: Model, theta: Tensor, count: Tensor) -> Tensor:
     still = last.abs() <= 1e-14 * loss[:, -1].abs()
     ratio = last / other
     on = (ratio >= 1 - _STEADY) | ((count >= _MANY) & (count * (1 - ratio) <= 1.0))
-    limit = torch.where(on & ~still, last.sign() * torch.inf, _limit(loss, count))
+    limit = torch.where(on & ~still, last.sign() * torch.inf, _levin_limit(loss, count))
     return torch.where(still, loss[:, -1], limit)

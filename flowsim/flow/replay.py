@@ -359,9 +359,9 @@ class _Writer:
     def write(self, func: Any, args: Any, named: Any, outs: list[int]) -> None:
         name = _name(func)
         if name in _SAME and outs[0] not in self.changed:
-            self._is(outs[0], args[0])
+            self._same_as(outs[0], args[0])
             return
-        if name[-1] != "_" and self._folded(name, args, outs):
+        if name[-1] != "_" and self._is_argument(name, args, outs):
             return
         if self.tape.tensors[outs[0]]._is_zerotensor():  # whatever it is multiplied by
             made = f"np.zeros({self.text(self.shape(outs[0]))})"
@@ -379,21 +379,21 @@ class _Writer:
         elif len(outs) > 1:
             lines.append(f"v{outs[0]}, *_ = {made}")
         elif made in self.seen:
-            self._is(outs[0], self.seen[made])
+            self._same_as(outs[0], self.seen[made])
         else:
             lines.append(f"v{outs[0]} = {made}")
             if not self.changed & {*slots, *outs}:
                 self.seen[made] = _Slot(outs[0])
 
-    def _is(self, out: int, other: Any) -> None:
+    def _same_as(self, out: int, other: Any) -> None:
         self.same[out] = self.same.get(other, other)
         if other in self.varies:
             self.varies.add(out)
         if other in self.uniform:
             self.uniform[out] = self.uniform[other]
 
-    def _folded(self, operator: str, args: Any, outs: list[int]) -> bool:
-        """Note what is one number; whether the result is another tensor."""
+    def _is_argument(self, operator: str, args: Any, outs: list[int]) -> bool:
+        """Return whether a result is an argument, as x · 1 is; note results of one number."""
         out, free = outs[0], not self.changed & {*outs, *_slots(args)}
         numbers = [self.uniform.get(x) if isinstance(x, _Slot) else x for x in args[:2]]
         if operator in _ONES or (operator == "pow" and numbers[1] == 0):
@@ -401,7 +401,7 @@ class _Writer:
         elif operator in _VIEWS and numbers[0] is not None:
             self.uniform |= dict.fromkeys(outs, float(numbers[0]))
         elif operator == "pow" and numbers[1] == 1 and free:
-            self._is(out, args[0])
+            self._same_as(out, args[0])
             return True
         elif operator in ("mul", "div"):
             one, other = numbers
@@ -410,12 +410,12 @@ class _Writer:
                     self.uniform[out] = one * other if operator == "mul" else one / other
                 return False
             for x, factor in ((args[0], other), (args[1], one if operator == "mul" else None)):
-                if factor == 1.0 and free and isinstance(x, _Slot) and self._like(x, out):
-                    self._is(out, x)
+                if factor == 1.0 and free and isinstance(x, _Slot) and self._same_kind(x, out):
+                    self._same_as(out, x)
                     return True
         return False
 
-    def _like(self, x: int, other: int) -> bool:
+    def _same_kind(self, x: int, other: int) -> bool:
         a, b = self.tensor(x), self.tensor(other)
         return a.shape == b.shape and a.dtype == b.dtype
 
@@ -599,38 +599,34 @@ _VIEWS = {"expand", "view", "unsqueeze", "squeeze", "select", "slice", "transpos
           "detach", "alias", "lift_fresh", "diagonal", "unbind", "split",
           "split_with_sizes"}  # fmt: skip
 _SAME, _ONES = {"detach", "alias", "lift_fresh"}, {"ones", "ones_like", "new_ones"}
+#: Operations of ATen that are one function of numpy, of the same arguments; under another name.
+_NAMED = {
+    **{name: name for name in (
+        "abs", "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sqrt", "sin", "cos", "tan",
+        "tanh", "sinh", "cosh", "hypot", "maximum", "minimum", "fmax", "fmin", "isnan", "isinf",
+        "logical_and", "logical_or", "logical_not", "dot",
+    )},
+    "atan": "arctan", "asin": "arcsin", "acos": "arccos", "atan2": "arctan2", "eq": "equal",
+    "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
+    "clamp_min": "maximum", "clamp_max": "minimum", "bmm": "matmul", "mm": "matmul", "mv": "matmul",
+    "cat": "concatenate", "permute": "transpose", "transpose": "swapaxes", "view": "reshape",
+    "_unsafe_view": "reshape",
+}  # fmt: skip
 #: For each operation of ATen what writes its line.
 _WRITERS: dict[str, _Write] = {
+    **{name: _calls(f"np.{function}({{args}})") for name, function in _NAMED.items()},
     **{name: _calls(form) for name, form in {
-        "abs": "np.abs({})", "neg": "-{}", "exp": "np.exp({})", "exp2": "np.exp2({})",
-        "expm1": "np.expm1({})", "log": "np.log({})", "log1p": "np.log1p({})",
-        "log2": "np.log2({})", "log10": "np.log10({})", "sqrt": "np.sqrt({})",
-        "rsqrt": "1 / np.sqrt({})", "reciprocal": "1 / {}", "sin": "np.sin({})",
-        "cos": "np.cos({})", "tan": "np.tan({})", "tanh": "np.tanh({})", "sinh": "np.sinh({})",
-        "cosh": "np.cosh({})", "atan": "np.arctan({})", "asin": "np.arcsin({})",
-        "acos": "np.arccos({})", "atan2": "np.arctan2({}, {})", "hypot": "np.hypot({}, {})",
+        "neg": "-{}", "rsqrt": "1 / np.sqrt({})", "reciprocal": "1 / {}", "mul": "{} * {}",
         "sigmoid": "F.sigmoid({})", "softplus": "F.softplus({args})",
         "log_sigmoid_forward": "(F.log_sigmoid({0}), {0})", "relu": "np.maximum({}, 0.0)",
         "softplus_backward": "F.softplus_backward({}, {}, {}, {})", "sign": "F.sign({})",
         "sgn": "F.sign({})", "tanh_backward": "{0} * (1 - {1} * {1})",
-        "sigmoid_backward": "{0} * (1 - {1}) * {1}",
+        "sigmoid_backward": "{0} * (1 - {1}) * {1}", "where": "np.where({}, {}, {})",
         "threshold_backward": "np.where({1} <= {2}, 0.0, {0})",
-        "mul": "{} * {}", "maximum": "np.maximum({}, {})", "minimum": "np.minimum({}, {})",
-        "fmax": "np.fmax({}, {})", "fmin": "np.fmin({}, {})", "where": "np.where({}, {}, {})",
-        "clamp_min": "np.maximum({}, {})", "clamp_max": "np.minimum({}, {})",
-        "eq": "np.equal({}, {})", "ne": "np.not_equal({}, {})", "lt": "np.less({}, {})",
-        "le": "np.less_equal({}, {})", "gt": "np.greater({}, {})",
-        "ge": "np.greater_equal({}, {})", "isnan": "np.isnan({})", "isinf": "np.isinf({})",
         "bitwise_and": "{} & {}", "bitwise_or": "{} | {}", "bitwise_xor": "{} ^ {}",
-        "bitwise_not": "~{}", "logical_and": "np.logical_and({}, {})",
-        "logical_or": "np.logical_or({}, {})", "logical_not": "np.logical_not({})",
-        "masked_fill": "np.where({1}, {2}, {0})", "bmm": "np.matmul({}, {})",
-        "mm": "np.matmul({}, {})", "mv": "np.matmul({}, {})", "dot": "np.dot({}, {})",
+        "bitwise_not": "~{}", "masked_fill": "np.where({1}, {2}, {0})",
         "addmm": "{} + np.matmul({}, {})", "linalg_inv_ex": "(F.inverse({}), None)",
-        "cat": "np.concatenate({}, {})",
-        "alias": "{}", "lift_fresh": "{}", "permute": "np.transpose({}, {})",
-        "transpose": "np.swapaxes({}, {}, {})", "view": "np.reshape({}, {})",
-        "_unsafe_view": "np.reshape({}, {})",
+        "alias": "{}", "lift_fresh": "{}",
         "diagonal_backward": "F.put_diagonal({}, {}, {}, {}, {})",
         "copy_": "np.copyto({}, {})", "add_": "np.add({0}, {1}, out={0})",
         "mul_": "np.multiply({0}, {1}, out={0})",

@@ -7,7 +7,7 @@ import torch
 
 import flowsim
 from flowsim import InputError, Label, Rule
-from flowsim.flow.any_loss import RosenbrockSolver, any_paths, any_times
+from flowsim.flow.any_loss import RosenbrockSolver
 from flowsim.flow.labelling import label_ends
 from flowsim.flow.near_saddles import displace
 from flowsim.flow.options import Limits, SolverOptions, Steps
@@ -101,8 +101,10 @@ def test_nothing_is_made_on_a_device_where_the_starts_are_not():
         return (
             limits_of(model, rows).theta,
             displace(model, rows, 1e-6),
-            any_paths(model, rows, times[:, None].expand(-1, 18), Steps(1e-6, 1e-9, 20_000)),
-            any_times(model, rows, loss, Steps(1e-6, 1e-8, 20_000)),
+            RosenbrockSolver(model).paths(
+                rows, times[:, None].expand(-1, 18), Steps(1e-6, 1e-9, 20_000)
+            ),
+            RosenbrockSolver(model).until(rows, loss, Steps(1e-6, 1e-8, 20_000)),
         )
 
     expected = everything()

@@ -5,7 +5,7 @@ import pytest
 import torch
 from conftest import rows
 
-from flowsim.flow.any_loss import any_times
+from flowsim.flow.any_loss import RosenbrockSolver
 from flowsim.flow.batch import padded_indices, times_to_fraction
 from flowsim.flow.options import Steps
 from flowsim.interface import Model
@@ -27,7 +27,8 @@ class Damped(Model):
 @pytest.mark.parametrize("fraction", [0.5, 1e-3, 1e-9])
 def test_times_of_a_field_are_the_first_however_short_the_loss_is_so_low(fraction):
     starts = rows((0.5, 3.0), (1.0, 0.0), (-0.2, 4.0))
-    found = any_times(Damped(), starts, fraction * starts[:, 0] ** 2, Steps(1e-8, 1e-10, 20_000))
+    wanted, steps = fraction * starts[:, 0] ** 2, Steps(1e-8, 1e-10, 20_000)
+    found = RosenbrockSolver(Damped()).until(starts, wanted, steps)
     t, rate = np.linspace(0, 0.6, 600_001), np.sqrt(24.75)
     for (x, v), time in zip(starts.tolist(), found.tolist(), strict=True):
         there = np.exp(-t / 2) * (x * np.cos(rate * t) + (v + x / 2) / rate * np.sin(rate * t))
