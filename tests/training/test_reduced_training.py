@@ -161,7 +161,7 @@ def test_small_steps_end_where_the_flow_does_and_traps_hold():
 @pytest.mark.parametrize(("rate", "clip", "rho", "w1", "w2", "most"), [
     (0.1, None, 1.0, 0.0, 0.0, 2.8048e-4), (0.1, None, 0.7, 0.3, 0.2, 3.4076e-4),
     (0.5, None, 0.7, 0.3, -0.2, 7.9058e-4), (3.0, None, 0.5, 0.4, 0.1, 6.2704e-4),
-    (0.1, 1e-4, 1.0, 0.0, 0.0, 9.0035e-5),
+    (0.1, 1e-4, 1.0, 0.0, 0.0, 9.0035e-5), (1.0, None, 1.4, 0.3, -0.8, 1.2570e-4),
 ])  # fmt: skip
 def test_a_trap_is_certain_up_to_a_known_e_and_for_plain_descent_alone(
     rate, clip, rho, w1, w2, most
