@@ -11,35 +11,27 @@ from __future__ import annotations
 
 from typing import Any
 
-#: Methods from which derivatives are computed.
-_DERIVATIVES = {
-    "gradient": ("loss",),
-    "hessian": ("loss", "gradient"),
-    "jacobian": ("loss", "gradient", "hessian", "field", "metric"),
-    "logit_gap_gradient": ("logit_gap",),
-    "offset_gradient": ("offset",),
-    "slope_at": ("loss_at",),
-}
 #: Methods from which the flow is computed.
 _FORMULAS = {
     "loss", "gradient", "field", "metric", "coordinates", "loss_at", "slope_at", "logit_gap",
     "logit_gap_gradient", "offset", "offset_gradient",
 }  # fmt: skip
-#: The losses at which a flow can end stay the same for another logit gap.
-_LABELS = {"end_losses": ("loss", "gradient", "field", "loss_at", "slope_at")}
-#: Methods that hold for one flow only, in groups.
-_KNOWLEDGE = {
-    "flow": ("flow",), "classify": ("classify",),
-    "basin": ("basin",),
-    "integral": ("integral",), "plane": ("plane",),
-    "keeps_sign": ("keeps_sign",), "title": ("title",),
-    "long_names": ("long_names",),
-    "conserved": ("conserved",),
-}  # fmt: skip
-#: Methods that change nothing in the flow.
-_WORDS = {"options", "attributes", "with_axes", "optimal_bias", "from_canonical", "title",
-          "heading", "long_names", "_chain_words", "_remark"}  # fmt: skip
-_KNOWN = {*_DERIVATIVES, *_FORMULAS, *_LABELS, *_KNOWLEDGE, *_WORDS, "_axes"}
+#: For every member that others put out of date: these others.
+_SOURCES = {
+    "gradient": {"loss"},
+    "hessian": {"loss", "gradient"},
+    "jacobian": {"loss", "gradient", "hessian", "field", "metric"},
+    "logit_gap_gradient": {"logit_gap"},
+    "offset_gradient": {"offset"},
+    "slope_at": {"loss_at"},
+    "end_losses": {"loss", "gradient", "field", "loss_at", "slope_at"},  # not the logit gap
+    **dict.fromkeys(("flow", "plane", "keeps_sign", "title", "long_names", "conserved"), _FORMULAS),
+    "_axes": {"coordinates"},
+}
+#: Members that change nothing in the flow.
+_WORDS = {"options", "attributes", "optimal_bias", "from_canonical", "heading", "_chain_words",
+          "_remark"}  # fmt: skip
+_KNOWN = {*_SOURCES, *_FORMULAS, *_WORDS}
 
 
 class Former:
@@ -62,22 +54,17 @@ def unwritten(method: Any) -> Any:
 def forget_outdated(cls: type) -> None:
     """Give a new class the defaults of all that more derived classes have put out of date."""
     order, outdated = cls.__mro__, {}
-    parts: list[tuple[str, tuple[str, ...], set[str]]] = [
-        *((name, (name,), {*sources}) for name, sources in (_DERIVATIVES | _LABELS).items()),
-        *((name, group, _FORMULAS) for name, group in _KNOWLEDGE.items()),
-        ("_axes", ("_axes",), {"coordinates"}),
-    ]
-    for name, group, sources in parts:
-        written = [at for at, kind in enumerate(order) if vars(kind).keys() & {*group}]
-        if not written or not _is_in(name, order[written[0] + 1 :]):
-            continue  # there is no other
-        at = written[0]  # of the last of the group, or the first class whose formulas are complete
+    for name, sources in _SOURCES.items():
+        at = next((at for at, kind in enumerate(order) if name in vars(kind)), len(order))
+        if not _is_in(name, order[at + 1 :]):
+            continue  # no other class has written it
+        # from the first class that writes it, or whose formulas are complete
         while at and any(getattr(getattr(order[at], formula, None), "unwritten", False)
                          for formula in _FORMULAS):  # fmt: skip
             at -= 1
         if _changed(cls, at, sources):
             first = next(kind for kind in reversed(order) if _is_in(name, (kind,)))
-            outdated[name] = vars(first)[name]
+            outdated[name] = vars(first)[name]  # the default
     for name, value in outdated.items():
         setattr(cls, name, value)
 
