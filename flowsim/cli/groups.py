@@ -6,6 +6,7 @@ together. The options of a command are a dataclass over the groups that it needs
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Iterable
@@ -14,18 +15,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from flowsim.chain import BinaryChain
-from flowsim.cli import options, sizes
-from flowsim.cli.files import read_kernel
-from flowsim.cli.options import OPTIMIZER, option
+from flowsim.cli import options
+from flowsim.cli.options import (
+    ACCURACY,
+    CHAIN,
+    MODEL,
+    OPTIMIZER,
+    OUTPUT,
+    SOME,
+    STARTS,
+    WINDOW,
+    WORK,
+    flag,
+    having,
+    option,
+    read_kernel,
+)
 from flowsim.errors import InputError
+from flowsim.memory import require_memory
 from flowsim.spec import BUILT_IN, ModelSpec, built_in, models_with, or_list, parameters
 from flowsim.training.optimizer_choice import MAPPED
 
 if TYPE_CHECKING:
+    from flowsim.chains.hidden import HiddenMarkovProcess
     from flowsim.training.optimizer_choice import OptimizerChoice
 
 #: Formats of figures.
 FIGURES = (".png", ".pdf", ".svg")
+#: What the built-in models are.
+_MODELS = "; ".join(built_in(name).__doc__ for name in BUILT_IN)
+#: What --set is, of the commands that take one value and of those that take several.
+SET = "An argument of the model's constructor, by its name, such as flip=0.1"
 
 
 def refuse(given: Any, names: Iterable[str], reason: str) -> None:
@@ -36,10 +56,27 @@ def refuse(given: Any, names: Iterable[str], reason: str) -> None:
             raise InputError(f"{reason}: omit --{name.replace('_', '-')}")
 
 
+def check_enumeration(length: int, instead: str = "", states: int = 2) -> None:
+    """InputError if the exact loss would sum too many sequences; ``instead`` ends the message."""
+    most = int(16 / math.log2(states) + 1e-9)
+    if length > (60 if states == 2 else most):
+        raise InputError(
+            f"the exact loss with attention runs through all {states}^N sequences, and there are "
+            f"10^{length * math.log10(states):.0f} of --length {length}: choose at most {most}"
+            f"{instead}"
+        )
+
+
 @dataclass(frozen=True)
 class OneChain:
-    p: options.P = None
-    q: options.Q = None
+    p: Annotated[
+        float | None,
+        option(CHAIN, "P", "P(0→1), between 0 and 1.", parser=options.probability),
+    ] = None
+    q: Annotated[
+        float | None,
+        option(CHAIN, "Q", "P(1→0), between 0 and 1.", parser=options.probability),
+    ] = None
 
     def chain(self) -> BinaryChain:
         if self.p is None or self.q is None:
@@ -51,15 +88,44 @@ class OneChain:
 class ReducedModelOptions:
     """Options of the reduced model and its fixed coordinates."""
 
-    model: options.Model = "canonical"
-    length: options.Length = None
-    fix: options.Fix = None
-    attention: options.Attention = False
-    untied: options.Untied = False
-    bias: options.Bias = "optimal"
+    model: Annotated[
+        str,
+        option(MODEL, "NAME", f"{_MODELS}; or a model of your own, FILE.py:Class or "
+               "package.module:Class, whose code is run.",
+               parser=options.model_name, autocompletion=options.model_names),
+    ] = "canonical"  # fmt: skip
+    length: Annotated[
+        int | None,
+        option(SOME, "N",
+               f"{having('length')}: number of positions.  [default: {options.DEFAULT_LENGTH}]",
+               parser=options.length, show_default=False),
+    ] = None  # fmt: skip
+    fix: Annotated[
+        list[options.Assignment] | None,
+        option(MODEL, "NAME=X", "Hold a coordinate at a value, such as a=0.5 or u=1; may be "
+               "repeated.", parser=options.assignment),
+    ] = None  # fmt: skip
+    attention: Annotated[
+        bool, flag(SOME, "--attention", f"With attention ({having('attention', about=True)}).")
+    ] = False
+    untied: Annotated[
+        bool, flag(SOME, "--untied", f"With untied weights ({having('tied', about=True)}).")
+    ] = False
+    bias: Annotated[
+        Literal["optimal", "dynamic"],
+        option(MODEL, "KIND", "optimal: the bias minimizes the loss at every point; dynamic: the "
+               "bias b is one more coordinate."),
+    ] = "optimal"  # fmt: skip
     states: options.States = None
-    hidden_per_state: options.HiddenPerState = None
-    set: options.Set = None
+    hidden_per_state: Annotated[
+        int | None,
+        option(SOME, "M", f"{having('hidden_per_state')}: hidden units per state.  [default: 4]",
+               min=1, max=10**6, show_default=False),
+    ] = None  # fmt: skip
+    set: Annotated[
+        list[options.Assignment] | None,
+        option(MODEL, "NAME=VALUE", f"{SET}; may be repeated.", "--set", parser=options.setting),
+    ] = None
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of the model that the options give."""
@@ -110,24 +176,47 @@ class ReducedModelOptions:
 
 
 @dataclass(frozen=True)
-class HiddenProcess(ReducedModelOptions):
-    """A hidden process in place of a chain, for a model that reads one symbol of it."""
+class ProcessOptions:
+    process: Annotated[
+        str | None,
+        option(CHAIN, "PROCESS", "A hidden Markov process by name, with its numbers: flips:p=0.9,"
+               "q=0.9,epsilon=0.2, mess3:x=0.05,a=0.85, golden-mean, even, rrxor or z1r."),
+    ] = None  # fmt: skip
+    kernel: Annotated[
+        Path | None,
+        option(CHAIN, "FILE", "A transition matrix, one row per line, numbers separated by "
+               "commas."),
+    ] = None  # fmt: skip
+    emission: Annotated[
+        Path | None,
+        option(CHAIN, "FILE", "Probabilities with which each state of --kernel emits the symbols, "
+               "one row per state. The chain is then hidden."),
+    ] = None  # fmt: skip
 
-    process: options.Process = None
-    kernel: options.KernelFile = None
-    emission: options.Emission = None
+    def hidden_process(self) -> HiddenMarkovProcess | None:
+        """The hidden process of --process, or of --kernel and --emission, if one is given."""
+        from flowsim.chains.hidden import HiddenMarkovProcess, parse_process
+
+        if self.process is not None:
+            refuse(self, ("kernel", "emission"), "--process gives the whole process")
+            return parse_process(self.process)
+        if self.emission is None:
+            return None
+        if self.kernel is None:
+            raise InputError("--emission goes with --kernel: give both")
+        return HiddenMarkovProcess.from_emission(*map(read_kernel, (self.kernel, self.emission)))
+
+
+@dataclass(frozen=True)
+class HiddenProcess(ProcessOptions, ReducedModelOptions):
+    """A hidden process in place of a chain, for a model that reads one symbol of it."""
 
     def arguments(self) -> dict[str, Any]:
         given = super().arguments()
-        if (self.kernel is None) != (self.emission is None):
-            raise InputError("--kernel and --emission go together: a hidden process")
-        if self.kernel is not None and self.emission is not None:
-            from flowsim.chains.hidden import HiddenMarkovProcess
-
-            if self.process is not None:
-                raise InputError("--process gives the whole process: omit --kernel, --emission")
-            rows = map(read_kernel, (self.kernel, self.emission))
-            given["process"] = HiddenMarkovProcess.from_emission(*rows).name
+        if self.kernel is not None and self.emission is None:
+            raise InputError("--kernel goes with --emission here: give both, a hidden process")
+        if self.kernel is not None or self.emission is not None:
+            given["process"] = self.hidden_process().name  # type: ignore[union-attr]
         return given
 
     def name_parts(self) -> list[str]:
@@ -210,8 +299,14 @@ class OptimizerOptions:
         choice = self.choice_of_optimizer(model.name, 0)
         if choice is None or model.name not in MAPPED:  # others are trained in small parts
             return
-        batch = choice.batch if choice.loss == "sampled" else 0
-        sizes.check_optimizer(batch, model.length, model.attention, starts)
+        batch, length = choice.batch if choice.loss == "sampled" else 0, model.length
+        seen = (batch if model.attention else 2) * length if batch else 0
+        columns = length if batch or model.attention else 1  # a start at every position
+        require_memory(
+            f"training {starts} starts on {batch or 'all'} sequences of {length}",
+            8.0 * (batch * (length + 1) + 5 * seen + 3 * starts * columns),
+            f"{'--batch, ' * bool(batch)}--length or number of starts",
+        )
 
     def optimizer_words(self) -> list[str]:
         if self.optimizer is None:
@@ -225,7 +320,13 @@ class OptimizerOptions:
 
 @dataclass(frozen=True)
 class Window:
-    window: options.Windows = None
+    window: Annotated[
+        list[options.Ranges] | None,
+        option(WINDOW, "RANGES", "Window, such as x=-2:2,y=-1:1, along the axes of the model's "
+               "plane or any coordinates of your own model: the first horizontal, the second "
+               "vertical; may be repeated. --w-range, --e-range and --a-range LOW:HIGH are of w, e "
+               "and a.", "--window", parser=options.ranges),
+    ] = None  # fmt: skip
 
     def windows(self) -> dict[str, options.Interval]:
         """The window of every coordinate that has one; InputError if one has two."""
@@ -239,9 +340,59 @@ class Window:
 
 @dataclass(frozen=True)
 class Tolerances:
-    rtol: options.Rtol = None
-    atol: options.Atol = 1e-12
-    max_steps: options.MaxSteps = None
+    rtol: Annotated[
+        float | None,
+        option(ACCURACY, "X", "Relative error per step.  [default: 1e-10 or 1e-6, by model]",
+               min=1e-14, max=1e-4),
+    ] = None  # fmt: skip
+    atol: Annotated[
+        float, option(ACCURACY, "X", "Absolute error per step.", min=1e-14, max=1e-4)
+    ] = 1e-12
+    max_steps: Annotated[
+        int | None,
+        option(ACCURACY, "K", "Steps attempted from each start before it is left unresolved.  "
+               "[default: 3000 or 30000, by model]", min=1, max=10**9),
+    ] = None  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StartsOptions:
+    """The starts of many runs: a grid, a cloud or the points of a file."""
+
+    grid: Annotated[
+        options.Counts | None,
+        option(STARTS, "ExW",
+               "Cells along e and w (and every further coordinate that is not fixed), as 64x64.",
+               parser=options.cells),
+    ] = None  # fmt: skip
+    points: options.PointsFile = None
+    cloud: Annotated[
+        int | None,
+        option(STARTS, "M", "Number of normal draws around zero, for each sigma.",
+               min=1, max=10**12),
+    ] = None  # fmt: skip
+    sigma: Annotated[
+        options.Spread | None,
+        option(STARTS, "S", "Standard deviation of the draws: a number, LOW:HIGH:COUNT evenly "
+               "spaced in the logarithm, or e=S,w=S.", parser=options.spread),
+    ] = None  # fmt: skip
+    seed: options.Seed = 0
+
+
+@dataclass(frozen=True)
+class Workers:
+    """What computes many runs, and whether an unfinished one is continued."""
+
+    device: options.Device = "cpu"
+    jobs: Annotated[int, option(WORK, "N", "Processes that share the work.", min=1, max=4096)] = 1
+    scheduler: Annotated[
+        str | None, option(WORK, "ADDRESS", "Use a running dask cluster, tcp://host:port.")
+    ] = None
+    resume: options.Resume = False
+
+    def check_workers(self) -> None:
+        if self.jobs > 1 and self.scheduler is not None:
+            raise InputError("--jobs and --scheduler are two ways to compute: give one of them")
 
 
 @dataclass(frozen=True)
@@ -259,12 +410,22 @@ class FigureFiles(Printed):
 
     #: The kind of record that --from redraws; any by default.
     kind: ClassVar[str] = ""
-    out: options.Figure = None
-    source: options.Source = None
+    out: Annotated[
+        Path | None,
+        option(OUTPUT, "FILE", "Figure: .png, .pdf or .svg; the record (.nc) is written beside "
+               "it."),
+    ] = None  # fmt: skip
+    source: Annotated[
+        Path | None, option(OUTPUT, "RECORD", "Redraw a record; nothing is computed.", "--from")
+    ] = None
     overwrite: options.Overwrite = False
-    width: options.Width = None
-    no_title: options.NoTitle = False
-    no_legend: options.NoLegend = False
+    width: Annotated[
+        float | None,
+        option(OUTPUT, "INCHES", "Width of the figure, such as 3.3 for a column of text.",
+               min=1.5, max=100),
+    ] = None  # fmt: skip
+    no_title: Annotated[bool, flag(OUTPUT, "--no-title", "Leave the title out.")] = False
+    no_legend: Annotated[bool, flag(OUTPUT, "--no-legend", "Leave the legend out.")] = False
 
     def look(self) -> dict[str, Any]:
         return {"width": self.width, "title": not self.no_title, "legend": not self.no_legend}

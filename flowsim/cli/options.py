@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from flowsim.errors import integer, number
+from flowsim.errors import InputError, integer, number
 from flowsim.models.arguments import LENGTH
-from flowsim.spec import BUILT_IN, built_in, models_with, or_list
+from flowsim.spec import BUILT_IN, models_with, or_list
 
 MAX_CELLS = 10_000_000
 #: States of a chain: the eigenvalues of a kernel take the third power of their number.
@@ -114,6 +114,10 @@ def settings(text: str) -> Assignment:
     numbers = _evenly(value)
     whole = "." not in value and all(abs(x - round(x)) < 1e-9 for x in numbers)
     return Assignment(name, Numbers(map(round, numbers) if whole else numbers))
+
+
+def model_names() -> list[str]:
+    return list(BUILT_IN)
 
 
 def model_name(text: str) -> str:
@@ -224,6 +228,24 @@ def point(text: str) -> Numbers:
     return values
 
 
+def read_kernel(path: Path) -> list[list[float]]:
+    """The numbers of a text file, line by line."""
+    rows: list[list[float]] = []
+    try:
+        with path.open(encoding="utf-8-sig") as lines:
+            for place, line in enumerate(map(str.strip, lines), 1):
+                values = [number(word) for word in line.split(",")] if line else []
+                if len(rows) >= MAX_STATES or len(values) > MAX_STATES:
+                    raise InputError(f"{str(path)!r} has more than {MAX_STATES} states")
+                if any(map(math.isnan, values)):
+                    raise InputError(f"line {place} of {str(path)!r} is {quoted(line)}, "
+                                     "not numbers with commas between them")  # fmt: skip
+                rows += [values] if values else []
+    except UnicodeDecodeError:
+        raise InputError(f"{str(path)!r} is no text file") from None
+    return rows
+
+
 def with_windows(arguments: list[str]) -> list[str]:
     """The words of a command, ``--w-range -3 3`` or ``-3:3`` as ``--window=w=-3:3``."""
     found, rest = [], list(arguments)
@@ -257,8 +279,6 @@ DEFAULT_LENGTH: int = LENGTH.default
 MAX_RESOLUTION = 4000
 MAX_SEED = 2**62
 
-DeviceName = Literal["cpu", "cuda", "auto"]
-
 
 def having(option: str, about: bool = False) -> str:
     """Models with an option, and its description in each."""
@@ -288,87 +308,10 @@ def schedule(section: str) -> Any:
     return option(section, "KIND", f"{text}  [default: cosine for adamw-papers]")
 
 
-P = Annotated[float | None, option(CHAIN, "P", "P(0→1), between 0 and 1.", parser=probability)]
-Q = Annotated[float | None, option(CHAIN, "Q", "P(1→0), between 0 and 1.", parser=probability)]
 States = Annotated[
     int | None,
     option(CHAIN, "S", "S states: leave the state with probability P, uniformly to the others.",
            parser=states),
-]  # fmt: skip
-KernelFile = Annotated[
-    Path | None,
-    option(CHAIN, "FILE", "A transition matrix, one row per line, numbers separated by commas."),
-]
-Process = Annotated[
-    str | None,
-    option(CHAIN, "PROCESS", "A hidden Markov process by name, with its numbers: "
-           "flips:p=0.9,q=0.9,epsilon=0.2, mess3:x=0.05,a=0.85, golden-mean, even, rrxor or z1r."),
-]  # fmt: skip
-Emission = Annotated[
-    Path | None,
-    option(CHAIN, "FILE", "Probabilities with which each state of --kernel emits the symbols, "
-           "one row per state. The chain is then hidden."),
-]  # fmt: skip
-Model = Annotated[
-    str,
-    option(MODEL, "NAME", f"{'; '.join(built_in(name).__doc__ for name in BUILT_IN)}; or a model "
-           "of your own, FILE.py:Class or package.module:Class, whose code is run.",
-           parser=model_name, autocompletion=lambda: list(BUILT_IN)),
-]  # fmt: skip
-_SET = "An argument of the model's constructor, by its name, such as flip=0.1"
-Set = Annotated[
-    list[Assignment] | None,
-    option(MODEL, "NAME=VALUE", f"{_SET}; may be repeated.", "--set", parser=setting),
-]
-SetSeveral = Annotated[
-    list[Assignment] | None,
-    option(MODEL, "NAME=VALUE", f"{_SET}, or LOW:HIGH:COUNT of its values; may be repeated.",
-           "--set", parser=settings),
-]  # fmt: skip
-Length = Annotated[
-    int | None,
-    option(SOME, "N", f"{having('length')}: number of positions.  [default: {DEFAULT_LENGTH}]",
-           parser=length, show_default=False),
-]  # fmt: skip
-Attention = Annotated[
-    bool, flag(SOME, "--attention", f"With attention ({having('attention', about=True)}).")
-]
-Untied = Annotated[
-    bool, flag(SOME, "--untied", f"With untied weights ({having('tied', about=True)}).")
-]
-HiddenPerState = Annotated[
-    int | None,
-    option(SOME, "M",
-           f"{having('hidden_per_state')}: hidden units per state.  [default: 4]",
-           min=1, max=10**6, show_default=False),
-]  # fmt: skip
-Bias = Annotated[
-    Literal["optimal", "dynamic"],
-    option(MODEL, "KIND", "optimal: the bias minimizes the loss at every point; dynamic: the bias "
-           "b is one more coordinate."),
-]  # fmt: skip
-Fix = Annotated[
-    list[Assignment] | None,
-    option(MODEL, "NAME=X", "Hold a coordinate at a value, such as a=0.5 or u=1; may be repeated.",
-           parser=assignment),
-]  # fmt: skip
-Windows = Annotated[
-    list[Ranges] | None,
-    option(WINDOW, "RANGES", "Window, such as x=-2:2,y=-1:1, along the axes of the model's plane "
-           "or any coordinates of your own model: the first horizontal, the second vertical; may "
-           "be repeated. --w-range, --e-range and --a-range LOW:HIGH are of w, e and a.",
-           "--window", parser=ranges),
-]  # fmt: skip
-Rtol = Annotated[
-    float | None,
-    option(ACCURACY, "X", "Relative error per step.  [default: 1e-10 or 1e-6, by model]",
-           min=1e-14, max=1e-4),
-]  # fmt: skip
-Atol = Annotated[float, option(ACCURACY, "X", "Absolute error per step.", min=1e-14, max=1e-4)]
-MaxSteps = Annotated[
-    int | None,
-    option(ACCURACY, "K", "Steps attempted from each start before it is left unresolved.  "
-           "[default: 3000 or 30000, by model]", min=1, max=10**9),
 ]  # fmt: skip
 Integrator = Annotated[
     Literal["flowsim", "torchdiffeq"],
@@ -384,21 +327,6 @@ Edge = Annotated[
     bool,
     flag(WORK, "--edge", "Also record how far every start is from another end, and draw contours."),
 ]
-Grid = Annotated[
-    Counts | None,
-    option(STARTS, "ExW",
-           "Cells along e and w (and every further coordinate that is not fixed), as 64x64.",
-           parser=cells),
-]  # fmt: skip
-Cloud = Annotated[
-    int | None,
-    option(STARTS, "M", "Number of normal draws around zero, for each sigma.", min=1, max=10**12),
-]
-Sigma = Annotated[
-    Spread | None,
-    option(STARTS, "S", "Standard deviation of the draws: a number, LOW:HIGH:COUNT evenly spaced "
-           "in the logarithm, or e=S,w=S.", parser=spread),
-]  # fmt: skip
 PointsFile = Annotated[
     Path | None,
     option(STARTS, "FILE",
@@ -407,7 +335,6 @@ PointsFile = Annotated[
 Seed = Annotated[int, option(STARTS, "S", "Seed of everything random.", min=0, max=MAX_SEED)]
 Dim = Annotated[int, option(FULL, "D", "Embedding dimension d.", min=1, max=10**6)]
 Positions = Annotated[int, option(FULL, "N", "Context length N.", min=1, max=10**9)]
-Count = Annotated[int, option(FULL, "M", "Number of seeds, one model for each.", min=1, max=10**6)]
 Batch = Annotated[
     int, option(TRAINING, "B", "Sequences in a sampled batch, for each model.", min=1, max=10**9)
 ]
@@ -417,26 +344,9 @@ Noise = Annotated[
     option(FULL, "STD", "Standard deviation of normal noise added to every weight.",
            min=0, max=1e3),
 ]  # fmt: skip
-Jobs = Annotated[int, option(WORK, "N", "Processes that share the work.", min=1, max=4096)]
-Scheduler = Annotated[
-    str | None, option(WORK, "ADDRESS", "Use a running dask cluster, tcp://host:port.")
-]
 Device = Annotated[
-    DeviceName, option(WORK, "DEVICE", "cpu, cuda (an error without a GPU) or auto.")
-]
-Figure = Annotated[
-    Path | None,
-    option(OUTPUT, "FILE", "Figure: .png, .pdf or .svg; the record (.nc) is written beside it."),
-]
-Width = Annotated[
-    float | None,
-    option(OUTPUT, "INCHES", "Width of the figure, such as 3.3 for a column of text.",
-           min=1.5, max=100),
-]  # fmt: skip
-NoTitle = Annotated[bool, flag(OUTPUT, "--no-title", "Leave the title out.")]
-NoLegend = Annotated[bool, flag(OUTPUT, "--no-legend", "Leave the legend out.")]
-Source = Annotated[
-    Path | None, option(OUTPUT, "RECORD", "Redraw a record; nothing is computed.", "--from")
+    Literal["cpu", "cuda", "auto"],
+    option(WORK, "DEVICE", "cpu, cuda (an error without a GPU) or auto."),
 ]
 Resume = Annotated[bool, flag(WORK, "--resume", "Continue an unfinished run.")]
 Json = Annotated[bool, flag(OUTPUT, "--json", "Print the summary as JSON.")]

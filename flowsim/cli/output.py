@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from flowsim.cli.files import require_file
 from flowsim.cli.groups import FIGURES, FigureFiles, Printed, refuse
 from flowsim.cli.options import with_windows
 from flowsim.cli.printer import Summary, as_text
@@ -176,12 +175,11 @@ def redraw(given: FigureFiles) -> None:
     assert source is not None
     others = [name for name in vars(given) if name not in _OF_FIGURES]
     refuse(given, others, "--from redraws a record as it was computed")
-    require_file(source)
     if not source.name:
         raise InputError(f"--from needs the name of a record, not {str(source)!r}")
+    record = read_record(source)
     figure = given.out or source.with_suffix(".png")
     check_output(figure, "--out", FIGURES, given.overwrite)
-    record = read_record(source)
     kind = record.attrs["kind"]
     if given.kind and kind != given.kind:
         raise InputError(

@@ -60,7 +60,7 @@ REFUSED = {
         ("--p 50% --q 0.8", "a probability with a decimal point, such as 0.5"),
         ("--process even --p 0.3", "the process gives p and q: omit p"),
         ("--process even --model uniform", "has no hidden process"),
-        ("--kernel k.csv", "--kernel and --emission go together"),
+        ("--kernel k.csv", "--kernel goes with --emission here"),
         ("--from missing.nc", "no such file: 'missing.nc'"),
         ("--from cut.nc", "cut.nc"),
         (f"--from x.nc {CHAIN}", "--from"),

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from flowsim.cli import options
-from flowsim.cli.files import read_kernel
-from flowsim.cli.groups import OneChain, refuse
-from flowsim.cli.options import CHAIN, option, quoted
+from flowsim.cli.groups import OneChain, ProcessOptions, refuse
+from flowsim.cli.options import CHAIN, option, quoted, read_kernel
 from flowsim.cli.output import echo
 from flowsim.cli.printer import as_text
 from flowsim.errors import InputError, number
@@ -27,11 +26,10 @@ MAX_ORDER = 10
 
 
 @dataclass(frozen=True)
-class AnyChain(OneChain):
+class AnyChain(ProcessOptions, OneChain):
     """A chain on any number of states and of any order, or a law of kernels."""
 
     states: options.States = None
-    kernel: options.KernelFile = None
     order: Annotated[
         int | None,
         option(CHAIN, "K", "The next symbol depends on the last K; --kernel then has S^K rows, "
@@ -43,23 +41,14 @@ class AnyChain(OneChain):
                "doubly-stochastic, a FILE like that of --kernel, or a weighted mixture such as "
                "doubly-stochastic:0.75,dirichlet:0.25."),
     ] = None  # fmt: skip
-    process: options.Process = None
-    emission: options.Emission = None
 
     def hidden_process(self) -> HiddenMarkovProcess | None:
-        """The hidden process of --process, or of --kernel and --emission, if one is given."""
-        from flowsim.chains.hidden import HiddenMarkovProcess, parse_process
-
-        others = "p", "q", "states", "order", "prior"
-        if self.process is not None:
-            refuse(self, (*others, "kernel", "emission"), "--process gives the whole process")
-            return parse_process(self.process)
-        if self.emission is None:
-            return None
-        refuse(self, others, "--emission goes with --kernel alone")
-        if self.kernel is None:
-            raise InputError("--emission goes with --kernel: give both")
-        return HiddenMarkovProcess.from_emission(*map(read_kernel, (self.kernel, self.emission)))
+        found = super().hidden_process()
+        if found is not None:
+            alone = "--process gives the whole process"
+            alone = alone if self.process else "--emission goes with --kernel alone"
+            refuse(self, ("p", "q", "states", "order", "prior"), alone)
+        return found
 
     def any_chain(self) -> MarkovChain | OrderChain:
         """The chain that the options describe; InputError unless they describe one."""

@@ -5,12 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from flowsim.cli import options, sizes
-from flowsim.cli.files import require_file
-from flowsim.cli.groups import FigureFiles, ModelOnChain, Window, chain_words, refuse
+from flowsim.cli import options
+from flowsim.cli.groups import (
+    FigureFiles,
+    ModelOnChain,
+    StartsOptions,
+    Window,
+    Workers,
+    chain_words,
+    check_enumeration,
+    refuse,
+)
 from flowsim.cli.options import FULL, OUTPUT, TRAINING, option
 from flowsim.cli.output import neutral_command, progress, write_and_report
 from flowsim.errors import InputError
+from flowsim.memory import require_memory
 from flowsim.models.states import HIDDEN_PER_STATE
 from flowsim.spec import ModelSpec, built_in, has_parameter, parameters
 
@@ -21,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Compare(ModelOnChain, Window, FigureFiles):
+class Compare(StartsOptions, Workers, ModelOnChain, Window, FigureFiles):
     kind = "comparison"
     horizon: Annotated[
         float | None,
@@ -41,11 +50,6 @@ class Compare(ModelOnChain, Window, FigureFiles):
                "flow or gd, on the exact population loss; sgd, momentum (0.9), adam, adamw or "
                "adamw-papers, on sampled batches."),
     ] = "gd"  # fmt: skip
-    grid: options.Grid = None
-    points: options.PointsFile = None
-    cloud: options.Cloud = None
-    sigma: options.Sigma = None
-    seed: options.Seed = 0
     d: options.Dim = 8
     noise: options.Noise = 0.0
     noise_on: Annotated[
@@ -60,10 +64,6 @@ class Compare(ModelOnChain, Window, FigureFiles):
         option(OUTPUT, "SHARE", "Exit with 4 if a smaller share of the decided runs agrees.",
                min=0, max=1),
     ] = None  # fmt: skip
-    device: options.Device = "cpu"
-    jobs: options.Jobs = 1
-    scheduler: options.Scheduler = None
-    resume: options.Resume = False
 
     def arguments(self) -> dict[str, Any]:
         """As of other commands; but the transformer has --length positions beside any model."""
@@ -126,9 +126,15 @@ def compare(given: Compare) -> None:
     exact = given.trainer in ("flow", "gd")
     if (points.shape[1] == 3 or noisy) and exact:
         sampled = "" if given.states else "; or sampled batches, --trainer sgd or adamw"
-        sizes.check_enumeration(given.length, sampled, given.states or 2)
+        check_enumeration(given.length, sampled, given.states or 2)
     batch = 0 if exact else given.batch
-    sizes.check_comparison(given.d, given.length, len(points), given.hidden(), batch)
+    at_rest = 4.0 * len(points) * given.d * (given.length + 4 * given.d + 2 * given.hidden())
+    smaller = "--length, --d, --states, --hidden-per-state or number of starts"
+    require_memory(
+        f"a comparison of {len(points)} starts at N = {given.length}, d = {given.d}",
+        8 * (at_rest + float(batch) * (given.length + 1) * len(points)),
+        f"--batch, {smaller}" if batch else smaller,
+    )
     settings = Comparison(
         chain.p, getattr(chain, "q", None), given.model, given.trainer, given.d, given.length,
         given.noise, given.noise_on, given.seed, given.horizon, given.steps, given.batch,
@@ -161,8 +167,6 @@ def _check(given: Compare) -> None:
     window = given.grid or given.window
     if (given.points is not None) + (given.cloud is not None) + bool(window) > 1:
         raise InputError("give one of --grid (with its window), --cloud and --points")
-    if given.points is not None:
-        require_file(given.points)
     if given.cloud is not None and given.sigma is None:
         raise InputError("--cloud needs --sigma, the spread of its draws: a number")
     one = given.sigma is None or isinstance(given.sigma.sigma, float)
@@ -175,8 +179,7 @@ def _check(given: Compare) -> None:
     if given.fix and not window and (given.cloud is not None or given.points is not None):
         raise InputError("--fix a=X goes with a grid")
     sampled = given.trainer not in ("flow", "gd")
-    if given.jobs > 1 and given.scheduler is not None:
-        raise InputError("--jobs and --scheduler are two ways to compute: give one of them")
+    given.check_workers()
     if sampled:
         check_sampled(given.model, given.trainer)
     if not given.noise:

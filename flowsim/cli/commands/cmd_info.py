@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from flowsim.cli import options
-from flowsim.cli.files import require_file
 from flowsim.cli.output import echo
 from flowsim.cli.printer import Summary, as_text
 from flowsim.errors import InputError
@@ -48,7 +47,6 @@ def info(given: Info) -> None:
       flowsim info portrait_p0.5_q0.8.nc --table portrait.csv
     """
     path = given.file
-    require_file(path)
     if given.table is not None:
         from flowsim.exchange.tables import write_table
         from flowsim.records.netcdf import read_record

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from flowsim.cli import options
-from flowsim.cli.files import require_file
 from flowsim.cli.groups import ModelFigure, Tolerances, Window, refuse
 from flowsim.cli.options import OPTIMIZER, OUTPUT, STARTS, WINDOW, flag, option
 from flowsim.cli.output import progress, write_and_report
@@ -71,7 +70,7 @@ class Portrait(ModelFigure, Window, Tolerances):
         list[Path] | None,
         option(OUTPUT, "FILE", "Lay runs of training over the plane: a record of flowsim train, "
                "or a .csv with a column for each axis (and one called run for several); may be "
-               "repeated.", "--overlay"),
+               "repeated.", "--overlay", exists=True, dir_okay=False),
     ] = None  # fmt: skip
 
     def curves(self) -> list[str]:
@@ -119,7 +118,6 @@ def portrait(given: Portrait) -> None:
     for path in given.overlay or ():
         from flowsim.drawing.overlay import path_columns
 
-        require_file(path)
         path_columns(path, plane.x, plane.y)
     conserved = conserved_names(model) if len(model.coordinates) == 2 else ()
     if given.energy and "energy" not in conserved:

@@ -9,8 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flowsim.cli import options
-from flowsim.cli.groups import HiddenProcess, OptimizerOptions, Printed, Tolerances, Window, refuse
-from flowsim.cli.options import CHAIN, OUTPUT, SOME, WORK, option
+from flowsim.cli.groups import (
+    SET,
+    HiddenProcess,
+    OptimizerOptions,
+    Printed,
+    StartsOptions,
+    Tolerances,
+    Window,
+    Workers,
+    refuse,
+)
+from flowsim.cli.options import CHAIN, MODEL, OUTPUT, SOME, WORK, option
 from flowsim.cli.output import neutral_command, progress, report
 from flowsim.errors import InputError
 
@@ -28,12 +38,9 @@ _CHANCES = "between 0 and 1, or LOW:HIGH:COUNT of them."
 
 
 @dataclass(frozen=True)
-class ScanOptions(Window, HiddenProcess, OptimizerOptions, Tolerances, Printed):
-    grid: options.Grid = None
-    points: options.PointsFile = None
-    cloud: options.Cloud = None
-    sigma: options.Sigma = None
-    seed: options.Seed = 0
+class ScanOptions(
+    StartsOptions, Workers, Window, HiddenProcess, OptimizerOptions, Tolerances, Printed
+):
     p: Annotated[
         options.Numbers | None,
         option(CHAIN, "P", f"P(0→1), {_CHANCES}", parser=options.probabilities),
@@ -47,7 +54,11 @@ class ScanOptions(Window, HiddenProcess, OptimizerOptions, Tolerances, Printed):
         option(SOME, "N", f"{options.having('length')}: number of positions, or LOW:HIGH:COUNT.  "
                f"[default: {options.DEFAULT_LENGTH}]", parser=options.lengths, show_default=False),
     ] = None  # type: ignore[assignment]  # fmt: skip
-    set: options.SetSeveral = None
+    set: Annotated[
+        list[options.Assignment] | None,
+        option(MODEL, "NAME=VALUE", f"{SET}, or LOW:HIGH:COUNT of its values; may be repeated.",
+               "--set", parser=options.settings),
+    ] = None  # fmt: skip
     fraction: Annotated[
         float | None,
         option(WORK, "X",
@@ -62,10 +73,6 @@ class ScanOptions(Window, HiddenProcess, OptimizerOptions, Tolerances, Printed):
     edge: options.Edge = False
     integrator: options.Integrator = "flowsim"
     confirm: options.Confirm = None
-    device: options.Device = "cpu"
-    jobs: options.Jobs = 1
-    scheduler: options.Scheduler = None
-    resume: options.Resume = False
     out: Annotated[
         Path | None,
         option(OUTPUT, "FILE",
@@ -176,8 +183,7 @@ def scan(given: ScanOptions) -> None:
 
 
 def _check(given: ScanOptions) -> None:
-    if given.jobs > 1 and given.scheduler is not None:
-        raise InputError("--jobs and --scheduler are two ways to compute a scan: give one of them")
+    given.check_workers()
     of_flow = "rtol", "atol", "integrator", "fraction", "refine", "edge"
     given.check_optimizer(given.model, *of_flow)
     if (given.grid, given.points, given.cloud).count(None) != 2:

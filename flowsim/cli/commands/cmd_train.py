@@ -6,16 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from flowsim.cli import options, sizes
+from flowsim.cli import options
 from flowsim.cli.commands.cmd_chain import AnyChain
-from flowsim.cli.groups import Printed, refuse
+from flowsim.cli.groups import Printed, check_enumeration, refuse
 from flowsim.cli.options import FULL, OUTPUT, SSM, STARTS, TRAINING, WORK, flag, option
 from flowsim.cli.output import progress, report, write_figure
 from flowsim.errors import InputError
+from flowsim.memory import require_memory
 from flowsim.training.optimizer_choice import Recipe
 
 if TYPE_CHECKING:
     from full_model.training.settings import Data
+
+#: Sequences on which the loss of sampled training is measured.
+_HELD_OUT = 64
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,9 @@ class Train(AnyChain, Printed):
         ),
     ] = None
     noise: options.Noise = 0.0
-    seeds: options.Count = 1
+    seeds: Annotated[
+        int, option(FULL, "M", "Number of seeds, one model for each.", min=1, max=10**6)
+    ] = 1
     seed: Annotated[
         int,
         option(STARTS, "S", "Seed of the first model; the others follow it.",
@@ -246,12 +252,20 @@ def _check(given: Train, data: Data | None) -> None:
     if given.mixer != "attention":
         refuse(given, ("attention_kind",), f"--mixer {given.mixer} stands in place of attention")
     if not batch and given.attention_kind != "none" and data is None:
-        sizes.check_enumeration(given.length)
-    sizes.check_training(
-        given.d, given.length, given.layers, hidden, given.seeds, batch, given.steps,
-        states=_symbols(data),
-        contexts=0 if given.prior is None else _symbols(data) ** (given.order or 1),
-    )  # fmt: skip
+        check_enumeration(given.length)
+    # from below: weights, their gradient and two moments, and the activations of a batch
+    d, length, states, models = given.d, given.length, _symbols(data), given.seeds
+    contexts = 0 if given.prior is None else states ** (given.order or 1)
+    weights = d * (states + length) + given.layers * (4 * d * d + 2 * d * hidden)
+    traces = batch * length * given.layers * (8 * d + 2 * hidden + length)
+    traces += max(batch, _HELD_OUT) * states * (length + 2 * contexts)
+    those = f"{models} transformers" if models > 1 else "a transformer"
+    require_memory(
+        f"training {those} of {weights:.3g} weights on {batch} sequences of {length}",
+        8.0 * models * (4 * weights + traces),
+        "--batch, --seeds, --layers, --d or --length",
+    )
+    require_memory(f"the losses of {given.steps} steps", 0.08 * models * given.steps, "--steps")
     from flowsim.records.netcdf import check_output
 
     check_output(given.out, "--out", (".nc",), given.overwrite)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from flowsim.cli import options, sizes
-from flowsim.cli.groups import OneChain, Printed
+from flowsim.cli import options
+from flowsim.cli.groups import OneChain, Printed, check_enumeration
 from flowsim.cli.options import FULL, option
 from flowsim.cli.output import DISAGREES, echo, progress
 from flowsim.memory import require_memory
@@ -36,7 +36,7 @@ def verify(given: Verify) -> None:
       flowsim verify --p 0.5 --q 0.8 --d 4 --length 6
     """
     chain = given.chain()
-    sizes.check_enumeration(given.length)
+    check_enumeration(given.length)
     weights = 8 * given.d**2 + 4 * given.d**2  # of width 4d, with their gradient
     require_memory(f"a transformer of d = {given.d}", 8.0 * 4 * weights, "--d")
     from full_model.theorems.verify import GROUPS, format_claims
