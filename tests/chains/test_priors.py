@@ -65,29 +65,6 @@ def test_all_sequences_have_probability_one_and_bayes_is_their_ratio(prior):
         assert float(said) == pytest.approx(probability(prior, word) / before, abs=1e-13)
 
 
-@pytest.mark.parametrize("prior", PRIORS.values(), ids=PRIORS)
-def test_exact_losses_are_those_of_all_sequences(prior):
-    states, k, length = prior.states, prior.order, prior.order + 4
-    found = prior_losses(prior, length)
-    for n in range(k, length + 1):
-        bayes, counting = 0.0, np.zeros(k + 1)
-        for word in itertools.product(range(states), repeat=n + 1):
-            weight = probability(prior, word)
-            if weight == 0:
-                continue
-            bayes -= weight * math.log(weight / probability(prior, word[:-1]))
-            for j in range(k + 1):
-                counts = counted(word[:-1], j, states)[0]
-                row = sum(s * states**i for i, s in enumerate(reversed(word[n - j : n])))
-                chance = (counts[row, word[-1]] + 1) / (counts[row].sum() + states)
-                counting[j] -= weight * math.log(chance)
-        assert found.by_position["bayes"][n - k] == pytest.approx(bayes, rel=1e-12)
-        for j in range(k + 1):
-            assert found.by_position[str(j)][n - k] == pytest.approx(counting[j], rel=1e-12)
-    assert found.kernel <= found.bayes <= min(found.counting.values()) + 1e-12
-    assert found.bayes == pytest.approx(found.by_position["bayes"].mean())
-
-
 def test_the_kernels_own_loss_by_quadrature_and_as_a_limit():
     """E h(p) = 1/2 for uniform p; and Bayes's loss comes down to the kernel's own."""
     assert quad(lambda p: -p * math.log(p) - (1 - p) * math.log(1 - p), 0, 1)[0] == (
@@ -182,35 +159,24 @@ def test_the_bound_on_classes(states, order):
 ROWS = [[0.1, 0.9], [0.3, 0.7], [1.0, 0.0], [0.6, 0.4]]
 
 
-@pytest.mark.parametrize(
-    ("prior", "length"),
-    [
-        (DirichletPrior(2), 6),
-        (DirichletPrior(2, 3), 6),
-        (DirichletPrior(3, 2), 4),
-        (MixturePrior([DoublyStochasticPrior(2), DirichletPrior(2)], [0.75, 0.25]), 6),
-    ],
-    ids=str,
-)
-def test_a_prior_against_all_sequences(prior, length):
-    k, s = prior.order, prior.states
+@pytest.mark.parametrize("prior", PRIORS.values(), ids=PRIORS)
+def test_exact_losses_and_baselines_are_those_of_all_sequences(prior):
+    k, s, length = prior.order, prior.states, prior.order + 4
     words = torch.tensor(list(itertools.product(range(s), repeat=length + 1)))
-    counts = torch.zeros(len(words), s**k, s, dtype=torch.float64)
-    every = torch.arange(len(words))
-    for n in range(k, length + 1):
-        context = sum(words[:, n - k + i] * s ** (k - 1 - i) for i in range(k))
-        counts[every, context, words[:, n]] += 1
-    law = prior.log_evidence(counts).exp() / s**k
-    assert float(law.sum()) == pytest.approx(1)
-    found = baselines(prior, length)
-    assert found["uniform"] == math.log(s)
-    for j, name in enumerate(["unigram", "bigram", "order 2", "order 3"][: k + 1]):
+    law = torch.from_numpy(np.array([probability(prior, word) for word in words.tolist()]))
+    blocks = [law.reshape(s**n, -1).sum(1) for n in range(1, length + 2)]
+    bayes = np.diff([-float(torch.xlogy(block, block).sum()) for block in blocks])
+    exact, mean = prior_losses(prior, length), baselines(prior, length)
+    assert mean["uniform"] == math.log(s)
+    assert exact.by_position["bayes"] == pytest.approx(bayes[k - 1 :], rel=1e-12)
+    assert mean["Bayes"] == pytest.approx(bayes.mean(), rel=1e-12)
+    for j, name in enumerate(["unigram", "bigram", "order 2"][: k + 1]):
         said = in_context(words[:, :-1], j, s, 1.0).gather(-1, words[:, 1:, None])[..., 0]
-        assert found[name] == pytest.approx(-float((law * said.log().mean(1)).sum()), abs=1e-12)
-    # Bayes's loss is the entropy of a sequence of N + 1 symbols given its first one
-    entropy = -float((law * law.log()).sum()) - math.log(s)
-    assert found["Bayes"] == pytest.approx(entropy / length, abs=1e-12)
-    assert found["kernel"] < found["Bayes"] <= found["unigram"]
+        losses = -(law @ said.log()).numpy()
+        assert exact.by_position[str(j)] == pytest.approx(losses[k - 1 :], rel=1e-12)
+        assert mean[name] == pytest.approx(losses.mean(), rel=1e-12)
+    assert exact.kernel <= exact.bayes <= min(exact.counting.values()) + 1e-12
+    assert exact.bayes == pytest.approx(bayes[k - 1 :].mean())
 
 
 def test_a_chain_of_order_2_sees_one_symbol_first():

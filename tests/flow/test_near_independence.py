@@ -34,7 +34,10 @@ IN_TORCH = [
 ]  # fmt: skip
 #: Models and distances.
 CASES = [
-    *[(case, (1e-3, 1e-12)) for case in MODELS],
+    *[
+        pytest.param(case, (1e-3, 1e-12), marks=[pytest.mark.slow] * (case == MODELS[7]))
+        for case in MODELS
+    ],
     pytest.param(IN_TORCH[0], (1e-8,), marks=pytest.mark.slow),
 ]
 

@@ -87,8 +87,10 @@ def check(case: Case, stride: int, quick: bool = False) -> None:
 
 #: Cases whose starts are measured with the slow tests alone: their kind of engine is that of
 #: canonical_dynamic, or of rank_one_4_attention. And cases whose quick check is of one chain.
-SLOW = {"linear_dynamic", "untied_dynamic", "rank_one_4_attention_untied"}
-PARTLY = {"canonical_dynamic", "states_3_attention"}
+SLOW = {
+    "linear_dynamic", "untied_dynamic", "rank_one_4_attention_untied", "states_3_attention",
+}  # fmt: skip
+PARTLY = {"canonical_dynamic"}
 
 
 @pytest.mark.parametrize(

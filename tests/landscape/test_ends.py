@@ -37,7 +37,10 @@ def ends_of(name, shift=0):
     return ends, ends.identify(limits), limits
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(x, marks=[pytest.mark.slow] * (x == "four surfaces")) for x in MODELS],
+)
 def test_every_start_is_decided_and_ends_are_told_apart(name):
     ends, codes, _ = ends_of(name)
     _, kinds, flat = MODELS[name]

@@ -24,8 +24,8 @@ class Wells(flowsim.Model):
 
 @pytest.fixture(scope="module")
 def record():
-    wide = {"x": (-8, 8), "y": (-8, 8)}
-    return flowsim.portrait(Wells(), window=wide, resolution=16, confirm=0, boundary=False)
+    wide = {"x": (-6.5, 6.6), "y": (-6.6, 6.5)}
+    return flowsim.portrait(Wells(), window=wide, resolution=13, confirm=0, boundary=False)
 
 
 def named_well(record):
@@ -38,7 +38,7 @@ def named_well(record):
 @pytest.mark.slow
 def test_every_code_names_one_well_and_survives_the_file(record, tmp_path):
     wells = named_well(record)
-    assert len(wells) == 256 - 31  # cells on either side of 0 share their wells
+    assert len(wells) == 169
     assert all(len(places) == 1 for places in wells.values())
     assert record.label.dtype == np.int32 and record.label.max() == len(wells)
     flowsim.write_record(record, tmp_path / "wells.nc")
@@ -53,12 +53,12 @@ def test_figures_and_summaries_name_eight_ends_and_count_the_rest(record):
     title = figure.axes[0].get_title()
     shares = [float(share) for share in re.findall(r"([0-9.]+) %", title)]
     assert sum(shares) == pytest.approx(100, abs=0.3)
-    assert title.count("minimum") == len(shares) - 1 and f"{226 - len(shares)} more ends" in title
+    assert title.count("minimum") == len(shares) - 1 and f"{170 - len(shares)} more ends" in title
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert sum("(loss" in text for text in texts) == 8 and "217 more ends" in texts
+    assert sum("(loss" in text for text in texts) == 8 and "161 more ends" in texts
     summary = flowsim.summarize(record)
     shares = as_text({"fraction": summary["fraction"]}).splitlines()[1:]
-    assert len(shares) == 9 and "217 more" in shares[-1]
+    assert len(shares) == 9 and "161 more" in shares[-1]
     assert sum(float(line.split()[-1]) for line in shares) == pytest.approx(1)
     assert sum(summary["fraction"].values()) == pytest.approx(1)
 
