@@ -37,7 +37,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from mutant_reasons import OTHERS, REASONS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "tests" / "MUTANTS.md"
@@ -78,6 +77,18 @@ PLACES = [
     "full_model/comparison/outcome.py", "flowsim/scan/store.py",
 ]  # fmt: skip
 
+
+def reasons(title):
+    """{(module, fault): why it is not noticed}, of those under a title of ``mutant_reasons.md``."""
+    text = (ROOT / "tests" / "mutant_reasons.md").read_text().partition(f"## {title}\n")[2]
+    said = re.findall(
+        r"^- `([\w.]+)`: (`.*` becomes `.*?`): (.*)\.$", text.partition("\n## ")[0], re.M
+    )
+    return {(module, fault): why for module, fault, why in said}
+
+
+#: Faults that change nothing that is computed, and others that no test notices.
+REASONS, OTHERS = reasons("What cannot be noticed"), reasons("Not noticed")
 #: What is said of a fault without a reason.
 _SILENT = "no test notices"
 

@@ -4,8 +4,7 @@ import ast
 import re
 
 import pytest
-from mutant_reasons import OTHERS, REASONS
-from mutants import PAGE, PLACES, PLAIN_TESTS, ROOT, TESTS, modules, source_of
+from mutants import OTHERS, PAGE, PLACES, PLAIN_TESTS, REASONS, ROOT, TESTS, modules, source_of
 
 SAID = {**REASONS, **OTHERS}
 

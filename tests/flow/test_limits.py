@@ -1,12 +1,10 @@
 import math
 
-import numpy as np
 import pytest
 import torch
-from conftest import REFERENCE, relative_error, rows, uniform_starts
+from conftest import REFERENCE, relative_error, rows
 
-from flowsim import BinaryChain, InputError, Label, Status, find_limits, hitting_times, trajectories
-from flowsim.flow import settling_times
+from flowsim import BinaryChain, InputError, Label, Status, find_limits, hitting_times
 from flowsim.models import CanonicalModel, LinearAttentionModel, reaches_global_minimum
 
 NAMES = {"global": Label.GLOBAL_MINIMUM, "local": Label.LOCAL_MINIMUM}
@@ -53,24 +51,6 @@ def test_bad_shapes_and_fractions_are_refused():
     with pytest.raises(InputError, match="strictly between 0 and 1"):
         hitting_times(model_at(0.5, 0.8), rows(1.0, 1.0), fraction=1.0)
     assert torch.isnan(hitting_times(model_at(0.5, 0.8), rows(0.0, 1.0)))
-
-
-def test_starts_that_never_learn_have_a_time_to_settle_alone(generator):
-    model = model_at(0.5, 0.8)
-    start = uniform_starts(60, generator)
-    limits = find_limits(model, start)
-    learned, settled = hitting_times(model, start), settling_times(model, start, limits=limits)
-    assert torch.isfinite(settled).all()
-    assert torch.equal(torch.isfinite(learned), limits.label == Label.GLOBAL_MINIMUM)
-    assert torch.equal(learned[learned > 0], settled[learned > 0])
-    path = trajectories(model, start[:9], torch.tensor([0.0, *sorted(settled[:9].tolist())]))
-    for i, place in enumerate(settled[:9].argsort().argsort()):
-        left = model.loss(path[1 + place, i]) - limits.loss[i]
-        expected = 1e-3 * (model.loss(start[i]) - limits.loss[i]).item()
-        assert left.item() == pytest.approx(expected, rel=1e-6)
-    for other in (start.numpy(), start.tolist()):
-        found = settling_times(model, other)
-        assert isinstance(found, np.ndarray) and (found == settled.numpy()).all()
 
 
 def test_large_weights_a_hair_from_the_minima_are_on_them():

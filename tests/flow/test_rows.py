@@ -15,15 +15,6 @@ from flowsim.models.rank_one.attention import field, termination
 RANK_ONE = RankOneModel(BinaryChain(0.5, 0.8), 4, attention=True)
 
 
-def box(n, width, seed=0):
-    random = np.random.default_rng(seed)
-    return torch.tensor(width * (2 * random.random((n, len(width))) - 1)).double()
-
-
-def lifted(model, n, seed=0):
-    return model.from_canonical(box(n, [3.0, 3.0, 1.0], seed))
-
-
 def test_the_step_has_order_five_and_its_error_estimate_order_four():
     """dy/dt = −y² has y = 1/(1 + t)."""
     errors, estimates = [], []
@@ -42,7 +33,8 @@ def test_the_step_has_order_five_and_its_error_estimate_order_four():
 
 
 def test_halving_the_width_of_the_rounded_kink_changes_no_label(monkeypatch):
-    start, constants, labels = lifted(RANK_ONE, 40, seed=3), field.constants, []
+    drawn = np.random.default_rng(3).uniform((-3, -3, -1), (3, 3, 1), (40, 3))
+    start, constants, labels = RANK_ONE.from_canonical(torch.from_numpy(drawn)), field.constants, []
     for width in (field.RELU_WIDTH, field.RELU_WIDTH / 2):
         monkeypatch.setattr(termination, "constants", partial(constants, width=width))
         model = RankOneModel(RANK_ONE.chain, 4, attention=True)  # the other's are kept

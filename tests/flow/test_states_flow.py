@@ -21,7 +21,7 @@ def test_labels_next_to_the_separatrix_are_right_or_open(case, generator):
     """Starts whose energy is off the saddle's by down to 1e-11."""
     model = states(*case)
     saddle = -(case[2] ** -0.5)
-    w = saddle * torch.rand(400, dtype=F64, generator=generator)
+    w = saddle * torch.rand(60, dtype=F64, generator=generator)
     w = w if case[1] > 0.7 else saddle / w * saddle
     omega = w / saddle
     edge = (4 * -omega.log() + 2 * omega.square() - 2).sqrt()
