@@ -53,13 +53,12 @@ TESTS = [
     "cli/test_vocabulary.py", "cli/test_refused.py", "explorer/test_view_and_link.py",
 ]  # fmt: skip
 PLAIN_TESTS = [
-    "flow/test_plain_python.py", "flow/test_rows_termination.py", "flow/test_rank_one_field.py",
+    "flow/test_plain_python.py", "flow/test_rank_one_parts.py",
     "flow/test_attention_rows.py", "flow/test_problems.py", "flow/test_uniform_rows.py",
     "full_model/lift/test_states.py", "full_model/lift/test_induction_fit.py",
     "flow/test_resolve_near_saddles.py", "models/test_elementary.py", "test_spec.py",
-    "models/test_induction.py", "models/test_states_attention_model.py",
+    "models/test_induction.py", "models/test_states_models.py",
     "properties/test_extremes.py::test_loss_bias_and_gradient_in_forty_digits",
-    "flow/test_states_flow.py::test_critical_starts_stay_and_are_named",
     "flow/test_rows.py::test_the_step_has_order_five_and_its_error_estimate_order_four",
     "landscape/test_landscape.py::test_codes_of_records_never_change",
     "flow/test_gap_engine.py::test_the_slope_is_right_to_rounding_next_to_the_minimum",

@@ -25,8 +25,8 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 TESTING = ("pytest", "pytest-timeout", "pytest-xdist", "mpmath", "hypothesis")
 #: Tests whose numbers, files and figures rest on the libraries.
 TESTS = (
-    "test_chain.py", "test_markov.py", "models/test_models.py", "models/test_rank_one.py",
-    "models/test_states_model.py", "landscape/test_landscape.py",
+    "test_markov.py", "models/test_models.py", "models/test_rank_one.py",
+    "models/test_states_models.py", "landscape/test_landscape.py",
     "flow/test_uniform_rows.py", "flow/test_gap_engine.py", "records", "scan/test_starts.py",
 )  # fmt: skip
 #: Seconds for one environment's installation, and for its tests.

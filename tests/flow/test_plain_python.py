@@ -27,7 +27,7 @@ SHARES, FRACTION = (0.0, 0.01, 0.5, 1.0, 3.0), 0.3
 STEPS = 0.05
 
 #: Tests of functions that only compiled functions call.
-PARTS = ["test_rows_termination.py", "test_rank_one_field.py"]
+PARTS = TABLE.with_name("test_rank_one_parts.py")
 
 CASES = [
     ("canonical", {"p": 0.5, "q": 0.8}, [
@@ -142,9 +142,8 @@ def test_labels_beside_the_separatrix_are_right_or_open(name, off, rule):
 @pytest.mark.slow
 def test_the_engines_parts_are_right():
     """In a process of its own, where nothing is compiled."""
-    files = [str(TABLE.with_name(name)) for name in PARTS]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(PARTS)],
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""The parts of the rank-one engine without attention, one by one, against autograd.
+"""The rank-one engine's parts: fields against autograd, and why rows with attention stop.
 
 A mode is (unit 0, unit 1, w₁ held, sign of w₁). Called from Python these parts have to be plain
 Python: see ``test_plain_python``.
@@ -10,14 +10,18 @@ import math
 import numpy as np
 import pytest
 import torch
-from one_row import workspace
 from torch.autograd.functional import hessian, jacobian
 
 from flowsim import BinaryChain
 from flowsim.compiled import config
+from flowsim.flow.return_codes import MINIMA, REST, TRAPPED
+from flowsim.flow.rows.engine import engine_of, initial_rows
+from flowsim.flow.rows.workspace import allocate_workspace
+from flowsim.flow.tableau import STAGES
 from flowsim.models import RankOneModel
 from flowsim.models.rank_one import field as rank_one_field
 from flowsim.models.rank_one import rows, slow_manifold
+from flowsim.models.rank_one.attention import termination as ends
 from flowsim.models.rank_one.field import CLOSED, OPEN, SLIDING
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
@@ -29,6 +33,13 @@ CASES = [
 ]
 MODES = [(*units, held) for units in itertools.product((CLOSED, OPEN, SLIDING), repeat=2)
          for held in (0, 1)]  # fmt: skip
+
+
+def workspace(model):
+    compiled = model.flow().compiled
+    return allocate_workspace(
+        *compiled.constants(), len(model.coordinates), STAGES, compiled.own_steps
+    )
 
 
 @pytest.fixture(params=CASES, ids=str)
@@ -153,3 +164,66 @@ def test_field_and_jacobian_in_a_step_s_coordinates_are_autograds(row):
         np.testing.assert_allclose(row.field, field(point).detach().numpy(), rtol=0, atol=1e-12)
         expected = jacobian(field, point).detach().numpy() @ np.linalg.inv(transform)
         np.testing.assert_allclose(row.jacobian, expected, rtol=0, atol=1e-10)
+
+
+def begun(model, theta):
+    """A row at θ, its field there known."""
+    compiled = model.flow().compiled
+    start = torch.tensor([theta], dtype=torch.float64)
+    chart, y, at_zero = initial_rows(model, compiled, start)
+    engine, status = engine_of(compiled), 1
+    while status > 0:
+        row = workspace(model)
+        row.y[:] = y[0]
+        signs = chart.signs[0].numpy()
+        status = engine.begin(row, float(at_zero[0]), signs) or engine.linearise(row)
+        if status > 0:
+            compiled.extend(status - 1)
+    return row
+
+
+def test_curvatures_count_along_the_surface_of_what_is_conserved():
+    """Against numpy's eigenvalues of the Hessian in the metric with the normals lifted."""
+    random, length = np.random.default_rng(2), 3
+    for untied in (0, 1):
+        k, first = length + 6 + untied, length + 1
+        metric, ints = np.ones(k), np.array([length, untied])
+        metric[first : first + 2] = 4.0
+        for trial in range(12):
+            y = random.normal(size=k)
+            hessian = random.normal(size=(k, k))
+            hessian = hessian @ hessian.T / 3 + (trial % 3) * 0.3 * np.eye(k) - 0.4 * np.eye(k)
+            symmetric = hessian / np.sqrt(metric) / np.sqrt(metric)[:, None]
+            lifted = symmetric.copy()
+            for i in (first, first + 2):
+                normal = np.zeros(k)
+                normal[i : i + 2] = y[i], -y[i + 1]
+                normal /= np.linalg.norm(normal)
+                lifted += np.abs(np.diag(symmetric)).max() * np.outer(normal, normal)
+            least = np.linalg.eigvalsh(lifted)[0]
+            for off in (-1e-6, 1e-6):
+                found = ends.attracts(
+                    y, -hessian / metric[:, None], -least + off, ints, np.empty((k, k))
+                )
+                assert found == (off > 0)
+
+
+def test_a_row_with_attention_at_rest_is_a_minimum_a_trap_or_a_rest():
+    model = RankOneModel(BinaryChain(0.5, 0.8), 2, attention=True)
+    log_odds = [math.log(1.0), math.log(0.2 / 0.8)]
+    gap = log_odds[1] - log_odds[0]
+    # Y = ∓½, closed for zeros and open for ones with slope s: f₁ − f₀ = ½s + ½
+    minimum = [1.0, -0.5, -0.5, 1.0, (2 * gap - 2) / 4, 0.0, 0.0, log_odds[0] + 0.5]
+    assert float(model.loss(torch.tensor(minimum).double())) == pytest.approx(
+        model.chain.entropy_rate, abs=1e-12
+    )
+    bias = math.log(0.5 / 0.8)
+    plane = [0.0, 0.5, 0.5, 1.0, 1.0, 0.3, 0.2, bias]
+    for theta, curvature, rule in (
+        (minimum, 1.0, MINIMA), (plane, 1.0, TRAPPED), (plane, -1.0, REST),
+        ([*plane[:-1], bias + 0.1], 1.0, REST),
+    ):  # fmt: skip
+        row = begun(model, theta)
+        row.velocity[:] = 0.8e-13
+        row.derivative[:] = -curvature * np.eye(len(theta))
+        assert ends.check_termination(row) == rule
