@@ -3,19 +3,11 @@
 import json
 import math
 import os
-import signal
 import subprocess
 import sys
 
 import pytest
-from command import (
-    FLOWSIM,
-    assert_refused,
-    run,
-    wait_until_it_computes,
-    whole_process,
-    without_notices,
-)
+from command import assert_refused, run, whole_process
 
 from flowsim import read_record
 
@@ -109,20 +101,6 @@ def test_unresolved_cells_have_an_exit_code_of_their_own(tmp_path):
         "flowsim: some starts are unresolved: try more --max-steps, or a smaller --rtol\n"
     )
     assert run("portrait", *out, *words, "--overwrite", "--quiet", cwd=tmp_path).stderr == ""
-
-
-@pytest.mark.slow
-def test_interrupt_leaves_nothing_and_says_so(tmp_path):
-    command = [FLOWSIM, "portrait", "--p", "0.5", "--q", "0.8", "--resolution", "2000"]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    wait_until_it_computes(process)
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130
-    stderr = without_notices(stderr)
-    assert stderr.count("\n") == 1
-    assert "interrupted" in stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_help_and_import_load_neither_torch_nor_matplotlib():

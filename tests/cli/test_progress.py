@@ -113,14 +113,25 @@ def test_nothing_appears_if_quiet(monkeypatch, stream):
     assert stderr.getvalue() == ""
 
 
+CHAIN = ["--p", "0.5", "--q", "0.8", "--out", "a.nc"]
+
+
 @pytest.mark.slow
-@pytest.mark.turns
-def test_training_shows_its_loss_between_the_two_it_lies_between(tmp_path):
-    words = ["train", "--p", "0.5", "--q", "0.8", "--d", "4", "--length", "6", "--steps", "100000"]
-    code, text = interrupted(*words, cwd=tmp_path, when="loss 0.")
-    assert code == 130
-    assert "unigram 0.6663 least 0.6190" in text
-    assert "Traceback" not in text
+@pytest.mark.parametrize(("words", "when", "said", "left"), [
+    (["scan", *CHAIN, "--grid", "800x800"], "minima=",
+     ["trapped=", "points/s", "/640", "interrupted; what is finished is kept", "--resume"],
+     ["a.nc.parts"]),
+    (["scan", *CHAIN, "--grid", "48x48", "--refine", "9"], " starts/s",
+     ["the scan is whole in 'a.nc'"], ["a.nc"]),
+    (["train", *CHAIN, "--d", "4", "--length", "6", "--steps", "100000"], "loss 0.",
+     ["unigram 0.6663 least 0.6190"], ["a.safetensors"]),
+], ids=["scan", "boundary", "train"])  # fmt: skip
+def test_ctrl_c_on_a_terminal_keeps_what_is_done(tmp_path, words, when, said, left):
+    """A bar with what is done, how fast and what came out; then exit 130, and how to go on."""
+    code, text = interrupted(*words, cwd=tmp_path, when=when)
+    assert code == 130 and "Traceback" not in text
+    assert [part for part in said if part not in text] == []
+    assert [path.name for path in tmp_path.iterdir()] == left
 
 
 def test_compiling_is_announced_once_and_only_where_it_happens(monkeypatch, tmp_path, caplog):

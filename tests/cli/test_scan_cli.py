@@ -4,8 +4,7 @@ import json
 import sys
 
 import numpy as np
-import pytest
-from command import assert_refused, interrupted
+from command import assert_refused
 
 from flowsim import read_record
 from flowsim.cli.output import neutral_command
@@ -74,21 +73,6 @@ def test_the_command_of_a_record(monkeypatch):
     words = ["scan", "--p", "0.5", "--jobs", "2", "--out=x.nc", "--resume", "--w-range", "-1", "1"]
     monkeypatch.setattr(sys, "argv", ["/usr/bin/flowsim", *words])
     assert neutral_command() == "flowsim scan --p 0.5 --window=w=-1:1"
-
-
-@pytest.mark.slow
-def test_ctrl_c_on_a_terminal_keeps_what_is_done(tmp_path):
-    """A bar with points, rate, time left and counts; then exit 130 and how to go on."""
-    code, text = interrupted(*SCAN, *CHAIN, "--grid", "800x800", cwd=tmp_path, when="minima=")
-    assert code == 130
-    assert "trapped=" in text
-    assert "points/s" in text
-    assert "/640000" in text or "/640k" in text
-    last = text.rstrip().splitlines()[-1]
-    assert "interrupted; what is finished is kept" in last
-    assert "--resume" in last
-    assert "Traceback" not in text
-    assert [path.name for path in tmp_path.iterdir()] == ["scan.nc.parts"]
 
 
 def test_several_lengths_are_drawn_against_n_or_over_p_and_n(flowsim, tmp_path):

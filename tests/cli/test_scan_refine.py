@@ -6,7 +6,6 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
-from command import interrupted
 
 from flowsim import BinaryChain, Grid, InputError, Label, ModelSpec, read_record, refine_boundary
 from flowsim.boundary import add_boundary
@@ -40,18 +39,6 @@ def test_a_scan_that_stopped_before_its_boundary_is_completed(flowsim, tmp_path,
     resumed = (tmp_path / "scan.nc").read_bytes()
     assert flowsim(*words, "--overwrite", "--quiet") == (0, "", "")
     assert (tmp_path / "scan.nc").read_bytes() == resumed
-
-
-@pytest.mark.slow
-def test_ctrl_c_while_the_boundary_is_refined(tmp_path):
-    """A bar of the starts followed, of about how many; then exit 130, with the scan's record."""
-    words = [*SCAN, *CHAIN, "--grid", "48x48", "--refine", "9"]
-    code, text = interrupted(*words, cwd=tmp_path, when=" starts/s")
-    assert code == 130
-    assert "the scan is whole in 'scan.nc'" in text.rstrip().splitlines()[-1]
-    assert "Traceback" not in text
-    assert [path.name for path in tmp_path.iterdir()] == ["scan.nc"]
-    assert "boundary_e" not in read_record(tmp_path / "scan.nc", "scan")
 
 
 def test_the_record_on_disk_gets_what_the_one_in_memory_gets(tmp_path):

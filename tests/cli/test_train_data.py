@@ -1,4 +1,4 @@
-"""``flowsim train`` on every chain and prior: records, resuming, figures, and what is refused."""
+"""``flowsim train`` on every chain and prior: records and figures."""
 
 import json
 
@@ -43,9 +43,9 @@ EVERY = [
 @pytest.mark.parametrize("name", EVERY)
 def test_every_system_trains_and_its_record_names_it(folder, name):
     words, (states, order, prior) = SYSTEMS[name]
-    line = ["train", *words, *SMALL, "--layers", "2", "--seeds", "2"]
     plot = ["--plot"] * (name != "order")
-    done = run(*line, *plot, "--json", cwd=folder)
+    done = run("train", *words, *SMALL, "--layers", "2", "--seeds", "2", *plot, "--json",
+               cwd=folder)  # fmt: skip
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert [said[x] for x in ("states", "order", "prior")] == [states, order, prior]
@@ -57,10 +57,5 @@ def test_every_system_trains_and_its_record_names_it(folder, name):
     assert said["baselines"] == losses and len(said["loss"]) == 2
     shown = run("info", "train.nc", cwd=folder).stdout
     assert ["prior", *prior.split()] in [line.split() for line in shown.splitlines()]
-    resumed = run(*line, "--resume", "--overwrite", "--quiet", cwd=folder)
-    assert resumed.returncode == 0, resumed.stderr
-    assert flowsim.read_record(folder / "train.nc").loss.equals(record.loss)
     if plot:
         assert (folder / "train.png").stat().st_size > 5000
-    printed = run(*line, "--overwrite", cwd=folder).stdout
-    assert all(f"{loss:.8g}" in printed for loss in losses.values())

@@ -6,7 +6,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import BrokenExecutor, Future
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -16,7 +15,6 @@ import pytest
 from elsewhere import of_death, of_number
 
 from flowsim import Grid, InputError, ModelSpec, read_record
-from flowsim.errors import Interrupted
 from flowsim.scan import Scan, cell_centres, write_scan
 from flowsim.scan import workers as jobs_module
 from flowsim.scan.plan import run_task
@@ -69,23 +67,6 @@ def test_a_killed_process_changes_nothing(tmp_path, temporary, serial):
 
     write_scan(SCAN, tmp_path / "a.nc", jobs=2, progress=kill_one)
     assert killed
-    assert (tmp_path / "a.nc").read_bytes() == serial
-
-
-@pytest.mark.slow
-def test_an_interrupt_leaves_no_process_behind(tmp_path, temporary, serial):
-    began = []
-
-    def interrupt(labels):
-        began.append(time.monotonic())
-        os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(Interrupted, match="--resume"):
-        write_scan(SCAN, tmp_path / "a.nc", jobs=2, progress=interrupt)
-    assert time.monotonic() - began[0] < 20  # the work takes 60
-    assert processes() == []
-    assert (tmp_path / "a.nc.parts").exists()
-    write_scan(SCAN, tmp_path / "a.nc", resume=True)
     assert (tmp_path / "a.nc").read_bytes() == serial
 
 
@@ -174,39 +155,6 @@ def test_an_interruption_between_the_starts_of_two_workers_leaves_none():
     words = [sys.executable, "-c", STARTING]
     done = subprocess.run(words, text=True, capture_output=True, timeout=60)
     assert done.stdout == "interrupted\n"
-
-
-LONG = """
-import time
-from contextlib import closing
-from flowsim.scan.workers import run_chunks
-with closing(run_chunks(time.sleep, [0, 60, 60].__getitem__, range(3), jobs=2)) as results:
-    next(results)
-    print("begun", flush=True)
-    time.sleep(60)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.turns
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_processes_end_with_the_one_that_started_them(tmp_path, number):
-    words = [sys.executable, "-c", LONG]
-    surroundings = {**os.environ, "TMPDIR": str(tmp_path)}
-    main = subprocess.Popen(
-        words, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
-    )  # fmt: skip
-    with main:
-        assert main.stdout.readline() == "begun\n"
-        os.kill(main.pid, number) if number == signal.SIGKILL else os.killpg(main.pid, number)
-        assert main.wait(30) != 0
-        main.communicate(timeout=30)  # the workers hold the ends of the pipes
-    assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ProcessLookupError):
-        for _ in range(100):  # until the system has buried them
-            os.killpg(main.pid, 0)
-            time.sleep(0.1)
 
 
 class Dying:

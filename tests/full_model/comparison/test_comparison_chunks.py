@@ -1,15 +1,10 @@
 """Comparisons in chunks: by processes and clusters, interrupted and resumed, the same bytes."""
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from compared import POINTS, SMALL
+from compared import POINTS
 from elsewhere import pickled
 
 from flowsim.errors import InputError
@@ -81,34 +76,3 @@ def test_sampled_batches_are_trained_together_and_resumed(tmp_path):
         compare(replace(settings, d=2), POINTS, tmp_path / "one", resume=True)
     with pytest.raises(InputError, match="omit the scheduler"):
         compare(settings, POINTS, scheduler="tcp://127.0.0.1:9")
-
-
-@pytest.mark.slow
-@pytest.mark.turns
-def test_ctrl_c_and_kill_lose_nothing(tmp_path):
-    long = [*SMALL[:-6], "--grid", "8x8", "--length", "512", "--noise", "0.02", "--noise-on",
-            "others", "--out", "x.png", "--quiet"]  # fmt: skip
-    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += "import full_model.comparison.chunks as module; module.CHUNK = 4; "
-    code += "from flowsim.cli.main import main; main()"
-    for number, extra in ((signal.SIGINT, []), (signal.SIGKILL, ["--resume"])):
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, *long, *extra], cwd=tmp_path,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
-        state, deadline = tmp_path / "x.safetensors", time.time() + 120
-        before = state.stat().st_mtime_ns if state.exists() else 0
-        while time.time() < deadline and process.poll() is None:
-            if state.exists() and state.stat().st_mtime_ns > before:
-                break
-            time.sleep(0.05)
-        process.send_signal(number)
-        try:
-            _, error = process.communicate(timeout=60)
-        finally:
-            process.kill()
-        if number == signal.SIGINT:
-            assert process.returncode == 130 and error.count("\n") == 1, error
-        assert state.exists() and not (tmp_path / "x.nc").exists()
-    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".") and "nc" in p.suffix]

@@ -12,28 +12,17 @@ from full_model.theorems import verify as checked
 EXTREME = (1e-12, 1e-6, 0.01, 0.7, 1 - 1e-6)
 
 
-@pytest.mark.parametrize("p, q", [(0.5, 0.8), (0.2, 0.3), (0.3, 0.7)])
-def test_every_claim_holds(p, q):
-    claims = verify(BinaryChain(p, q), seeds=range(4))
+@pytest.mark.parametrize(("p", "q", "d", "length"), [
+    (0.5, 0.8, 8, 4), (0.2, 0.3, 8, 4), (0.3, 0.7, 8, 4), (0.5, 0.8, 1, 1), (0.5, 0.8, 2, 9),
+    (0.21, 0.34, 8, 4), (0.98, 0.0305, 12, 3),
+])  # fmt: skip
+def test_every_claim_holds(p, q, d, length):
+    """Also where predictions round to 1 (Lemma 1) and an eigenvalue is 3e-4 (Thm. 2)."""
+    claims = verify(BinaryChain(p, q), d, length, seeds=range(4))
     assert [c.claim for c in claims if not c.passed] == []
     assert json.loads(json.dumps([c.as_dict() for c in claims]))[0].keys() == {
         "claim", "expected", "found", "error", "passed",
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("d, length", [(1, 1), (2, 9)])
-def test_other_sizes(d, length):
-    claims = verify(BinaryChain(0.5, 0.8), d, length, seeds=[11, 12])
-    assert all(c.passed for c in claims)
-
-
-@pytest.mark.parametrize(
-    ("p", "q", "d", "length"),
-    [(0.21, 0.34, 8, 4), (0.98, 0.0305, 12, 3)],
-)
-def test_saturated_predictions_and_shallow_minima(p, q, d, length):
-    """Probabilities that round to 1 (Lemma 1), and a smallest eigenvalue of 3e-4 (Thm. 2)."""
-    assert [c.claim for c in verify(BinaryChain(p, q), d, length, range(4)) if not c.passed] == []
 
 
 @pytest.mark.slow

@@ -4,10 +4,6 @@ import json
 import os
 import pickle
 import random
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from functools import partial
 
@@ -17,8 +13,9 @@ from fuzz.damage import KINDS, damaged
 from safetensors.torch import save
 from weights import RUN
 
+from flowsim.chains import DirichletPrior
 from flowsim.errors import InputError
-from full_model import Architecture, Recipe, RunSettings, train
+from full_model import Architecture, Recipe, train
 from full_model.training.checkpoints import load_checkpoint, save_checkpoint
 
 
@@ -102,48 +99,33 @@ def test_foreign_and_hostile_files(tmp_path):
     assert "format" in refused(path)
 
 
-#: Seconds that a process started here may take.
-LIMIT = 300
-#: What is killed: training with settings that were pickled.
-TRAINS = """
-import pickle, sys
-from pathlib import Path
-import torch
-from full_model import train
-
-torch.set_num_threads(1)
-train(pickle.loads(bytes.fromhex(sys.argv[1])), Path(sys.argv[2]))
-"""
-STEPS = 200
-RECIPES = {
-    "adamw": Recipe("adamw", steps=STEPS, batch=4, clip=1.0),
-    "flow": Recipe("flow", steps=STEPS // 10, horizon=STEPS / 20),
+BOTH = {"p": (0.5, 0.2), "q": (0.8, 0.3), "seeds": (1, 2), "dtype": "float32"}
+DATA = {"data": DirichletPrior(2), "arch": Architecture(4, 5, 2, states=2, output="states"),
+        "p": None, "q": None}  # fmt: skip
+RUNS = {
+    "adamw": (Recipe("adamw", steps=12, batch=4, clip=1.0), BOTH),
+    "flow": (Recipe("flow", steps=12, horizon=6.0), BOTH),
+    "data": (Recipe("adamw", steps=12, batch=4), DATA),
 }
 
 
-@pytest.mark.slow
-@pytest.mark.turns
-@pytest.mark.parametrize("trainer", ["adamw", "flow"])
-def test_killed_and_resumed_ends_with_the_same_bytes(tmp_path, trainer):
-    """SIGKILL in the middle of training, as soon as the first checkpoint exists."""
-    run = RunSettings(
-        Architecture(4, 6), RECIPES[trainer], p=(0.5, 0.2), q=(0.8, 0.3), seeds=(1, 2),
-        init_std=0.3, telemetry_every=7, checkpoint_every=5, test_batch=4, dtype="float32",
-    )  # fmt: skip
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    killed = subprocess.Popen([sys.executable, "-c", TRAINS, pickle.dumps(run).hex(), str(cut)])
-    ends = time.monotonic() + LIMIT
-    while not cut.exists() and killed.poll() is None and time.monotonic() < ends:
-        time.sleep(0.005)
-    killed.send_signal(signal.SIGKILL)
-    killed.communicate(timeout=LIMIT)
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_that_was_ended_is_resumed_to_the_same_bytes(tmp_path, name):
+    recipe, more = RUNS[name]
+    run = replace(RUN, recipe=recipe, init_std=0.3, telemetry_every=5, checkpoint_every=3,
+                  test_batch=4, **more)  # fmt: skip
+    whole, ended = tmp_path / "whole", tmp_path / "ended"
     expected, _ = train(run, whole)
-    _, state = load_checkpoint(cut)
-    if killed.returncode == -signal.SIGKILL:
-        assert state["step"] < load_checkpoint(whole)[1]["step"]
-    found, _ = train(run, cut, resume=True)
-    assert found.loss.values.tobytes() == expected.loss.values.tobytes()
-    assert cut.read_bytes() == whole.read_bytes()
+
+    def end(step, loss):
+        if step >= 7:
+            raise ArithmeticError
+
+    with pytest.raises(ArithmeticError):
+        train(run, ended, progress=end)
+    assert 0 < load_checkpoint(ended)[1]["step"] < 12
+    found, _ = train(run, ended, resume=True)
+    assert found.equals(expected) and ended.read_bytes() == whole.read_bytes()
 
 
 ADAMW = Recipe("adamw", steps=20, batch=4)

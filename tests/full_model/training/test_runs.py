@@ -206,18 +206,6 @@ def test_a_run_on_data_has_its_baselines_and_resumes(tmp_path, data, more):
     stored = json.loads(record.attrs["settings"])
     assert stored["data"]["states"] == record.attrs["states"] == data.states
 
-    class Killed(Exception):
-        pass
-
-    def kill(step, loss):
-        if step >= 4:
-            raise Killed
-
-    with pytest.raises(Killed):
-        train(run, tmp_path / "state", progress=kill)
-    resumed, _ = train(run, tmp_path / "state", resume=True)
-    assert resumed.equals(record)
-    assert (tmp_path / "state").read_bytes() == (tmp_path / "whole").read_bytes()
     other = replace(run, data=flowsim.chains.SymmetricChain(data.states, 0.25))
     with pytest.raises(InputError, match=r"data\."):
         train(other, tmp_path / "whole", resume=True)
