@@ -1,4 +1,4 @@
-"""The documentation site: its code runs, its links lead somewhere, it names everything."""
+"""The documentation site: its code runs, its links lead somewhere, it names all in few words."""
 
 import contextlib
 import json
@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
 from command import run_line
 
@@ -186,3 +187,28 @@ def test_the_site_is_built_and_loads_nothing_from_elsewhere(tmp_path):
         assert f"Usage: flowsim {command}" in helps
     records = pages["reference/records.html"]
     assert "where the flow from this start ends: unresolved, global_minimum" in records
+
+
+MOST = 30_000
+
+
+def words(text):
+    """Words and numbers, those of tables and formulas too; not the code."""
+    text = re.sub(r"```(?!math).*?```", "", text, flags=re.DOTALL)
+    return sum(bool(re.search(r"\w", word)) for word in text.split())
+
+
+def prose(notebook):
+    """What is written between the code of a notebook."""
+    cells = nbformat.read(notebook, as_version=4).cells
+    return "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+
+
+def test_pages_and_notebooks_have_few_words():
+    pages = [page for page in DOCS.rglob("*.md") if not {"_build", "reference"} & {*page.parts}]
+    texts = [*(page.read_text() for page in pages), *map(prose, DOCS.glob("learn/*.ipynb"))]
+    assert sum(map(words, texts)) <= MOST
+
+
+def test_a_word_counts_and_code_and_strokes_do_not():
+    assert words("| one | 2 |\n|---|---|\n```python\nimport x\n```\n```math\na = b\n```\n") == 5

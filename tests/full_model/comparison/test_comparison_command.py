@@ -7,7 +7,6 @@ import pytest
 import torch
 import xarray as xr
 from command import assert_refused, run
-from compared import CHAIN, SMALL
 
 from flowsim import BinaryChain, read_record, write_record
 from flowsim.errors import InputError
@@ -15,6 +14,9 @@ from flowsim.labels import Label
 from flowsim.records.attributes import provenance
 from flowsim.records.netcdf import flags
 from full_model import cloud_points, grid_points, stored_points
+
+CHAIN = BinaryChain(0.5, 0.8)
+SMALL = ["compare", "--p", "0.5", "--q", "0.8", "--grid", "2x3", "--d", "2", "--length", "3"]
 
 
 def test_starts(tmp_path):
