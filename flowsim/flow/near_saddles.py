@@ -50,16 +50,8 @@ def resolve_near_saddles(
     """The end states of the rows of ``start`` (n, k).
 
     A doubtful row is followed again more finely. Where that too comes near a saddle, it is followed
-    beside displaced neighbours, of which none may end otherwise and half must be decided.
-
-    Args:
-        follow: see ``Follow``.
-        model: the model.
-        start: the rows, (n, k).
-        steps, again: of the first and of the second time, which must be the finer one: else no row
-            is followed again, nor with ``once``.
-        once: as of ``find_limits``.
-        neighbours_of: (model, centre, size) ↦ displaced starts; see ``displace``.
+    beside displaced neighbours, of which none may end otherwise and half must be decided. Where the
+    steps ``again`` are not finer than the first, or with ``once``, no row is followed again.
     """
     states = follow(start, steps)
     if once or again.rtol >= steps.rtol:

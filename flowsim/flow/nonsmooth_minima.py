@@ -82,10 +82,7 @@ def rest_on_kinks(model: Model, start: Tensor, ends: EndStates) -> None:
 def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
     """The minimum at a kink to which a point θ (k,) on it leads, (k,); None where that is not seen.
 
-    Args:
-        model: of a gradient flow.
-        theta: where a row creeps.
-        way: how far it has come in √G θ, by which radii and steps are measured.
+    Radii and steps are in parts of the ``way`` in √G θ on which a row came here.
     """
     root = theta.new_tensor(model.metric).sqrt()
     y = begun = theta * root

@@ -197,12 +197,8 @@ class Returns:
     def closed(self, index: Tensor, turns: Tensor, chart: Chart, fines: Sequence[Fine]) -> Tensor:
         """The periods of rows whose orbits are closed, or approach a cycle, (m,); else NaN.
 
-        Args:
-            index: the rows, (m,), which have just returned.
-            turns: after how many returns they seem to be where they were.
-            chart: of these rows.
-            fines: follow them with smaller and smaller errors. All but the last see cycles alone
-                that attract.
+        The rows have just returned, and seem to be where they were after so many ``turns``. They
+        are followed with smaller and smaller errors, of which the last alone show closed orbits.
         """
         period = torch.full_like(self.times[index, -1], torch.nan)
         near = torch.ones_like(period, dtype=torch.bool)

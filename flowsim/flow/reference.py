@@ -125,16 +125,9 @@ def _followed(
 
     Steps end on every time, since the interpolant is of lower order than the step. The error norm
     is the largest component, so that no row is less accurate for being among others. Rows that
-    cannot be followed together are tried in halves, so that a bad row costs itself only.
-
-    Args:
-        model: gives the chart.
-        field: dy/dt in the chart, of (t, y, chart, numbers of rows).
-        theta: points at times[0], shape (n, k).
-        rows: the numbers of those that are followed. The others are NaN at later times, as is a row
-            that cannot be followed alone.
-        times: increasing, shape (T,).
-        steps: what they are allowed, as ``integrate`` has it.
+    cannot be followed together are tried in halves, so that a bad row costs itself only: it is NaN
+    after the first time, as are all but the ``rows`` of these numbers. ``field`` gives dy/dt of
+    (t, y, chart, numbers of rows).
     """
     path = theta.new_full((len(times), *theta.shape), torch.nan)
     path[0] = theta

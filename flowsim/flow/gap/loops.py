@@ -102,6 +102,12 @@ def initial_point(theta: Point, target: float) -> tuple[bool, float, Point]:
 
 
 @template(no_cpython_wrapper=True)
+def speed(far: bool, sign: float, params: LossParameters, x: float, y: float, z: float) -> float:
+    """dΔ/dt."""
+    return -slope(params, gap(far, sign, x, y, z) - params[0]) * steepness(far, sign, x, y, z)
+
+
+@template(no_cpython_wrapper=True)
 def velocity(
     far: bool, sign: float, params: LossParameters | None, x: float, y: float, z: float
 ) -> Point:
@@ -109,7 +115,7 @@ def velocity(
     k = rates(far, sign, x, y, z)
     if params is None:
         return k
-    rate = -slope(params, gap(far, sign, x, y, z) - params[0]) * steepness(far, sign, x, y, z)
+    rate = speed(far, sign, params, x, y, z)
     return k[0] * rate, k[1] * rate, k[2] * rate
 
 
@@ -364,17 +370,11 @@ def find_ends(
     values: np.ndarray,
     evaluations: np.ndarray,
 ) -> None:
-    """The ends of all rows, each for itself.
+    """Find the ends of all rows, of ``starts`` (n, k), each for itself.
 
-    Args:
-        params: the model's data.
-        units: what a displacement of each coordinate is relative to at least, shape (k,).
-        starts: shape (n, k).
-        allowed: to the steps of an orbit.
-        theta: to be filled with the end points, shape (n, k).
-        codes: to be filled with why the row ended and what neighbours said, (2, n).
-        values: to be filled with loss and ‖∇L‖ at the end, shape (2, n).
-        evaluations: to be filled with the evaluations of the field, shape (n,).
+    ``units`` (k,): what displacements are relative to at least. Filled are the end points ``theta``
+    (n, k), why the rows ended and what neighbours said in ``codes`` (2, n), loss and ‖∇L‖ there in
+    ``values`` (2, n), and ``evaluations`` of the field (n,).
     """
     target = params[0]
     for n in range(len(starts)):

@@ -24,7 +24,6 @@ from flowsim.flow.gap.hooks import (
     rates,
     sign_of_z,
     slope,
-    steepness,
     theta_of,
     turns_back,
 )
@@ -41,6 +40,7 @@ from flowsim.flow.gap.loops import (
     next_step,
     on_minima,
     reject_step,
+    speed,
     stage13,
     stage14,
     stage15,
@@ -57,25 +57,19 @@ _STRAIGHT = 0.3
 
 
 @template(no_cpython_wrapper=True)
-def speed(far: bool, sign: float, params: LossParameters, p: Point) -> float:
-    """dΔ/dt."""
-    return -slope(params, gap(far, sign, *p) - params[0]) * steepness(far, sign, *p)
-
-
-@template(no_cpython_wrapper=True)
 def tail(
     far: bool, sign: float, params: LossParameters, p: Point, end: float, rtol: float
 ) -> tuple[bool, Point, float, float]:
     """Return whether the rest of the way is straight, its end, and A there and at p."""
     left = end - gap(far, sign, *p)
-    k, rate = rates(far, sign, *p), speed(far, sign, params, p)
+    k, rate = rates(far, sign, *p), speed(far, sign, params, *p)
     here = left / rate
     near = math.sqrt(rtol)
     if not here > 0.0 or abs(k[1] * left) > 1e-2 * (1.0 if far else p[1]):
         return False, p, here, here
     last = locate_event(far, sign, p, end, False)
     middle = (0.5 * (p[0] + last[0]), 0.5 * (p[1] + last[1]), 0.5 * (p[2] + last[2]))
-    half = (end - gap(far, sign, *middle)) / speed(far, sign, params, middle)
+    half = (end - gap(far, sign, *middle)) / speed(far, sign, params, *middle)
     k_last = rates(far, sign, *last)
     bent = max(
         abs((k_last[0] - k[0]) * left) / p[0],
@@ -137,7 +131,7 @@ def time_on_step(
     low, high, s = 0.0, h, part * h
     for _ in range(60):
         point = step(far, sign, params, s, p, k0)[0]
-        left, rate = wanted - gap(far, sign, *point), speed(far, sign, params, point)
+        left, rate = wanted - gap(far, sign, *point), speed(far, sign, params, *point)
         if left * rate > 0.0:
             low = s
         else:
@@ -159,24 +153,16 @@ def trace(
     allowed: Steps,
     path: np.ndarray,
 ) -> float:
-    """Follow an orbit until Δ = ``wanted``, or to the last of ``times``.
+    """Follow an orbit from θ until Δ = ``wanted`` (NaN: for ever), or to the last of ``times``.
 
-    Args:
-        params: the model's data.
-        start: θ as three numbers.
-        wanted: the gap at which to stop; NaN for none.
-        times: since the start, increasing.
-        allowed: to its steps.
-        path: to be filled with θ at the times, shape (T, k).
-
-    Returns:
-        The physical time until Δ = ``wanted``, NaN where it could not be followed.
+    Writes θ at these times (T,) since the start into ``path`` (T, k). Returns the physical time
+    until Δ = ``wanted``, NaN where it could not be followed.
     """
     target, count, done, time = params[0], len(times), 0, 0.0
     far, sign, p = initial_point(start, target)
     end = 0.0 if turns_back(far, sign, *p, target) else target
     now, k0, last = gap(far, sign, *p), velocity(far, sign, params, *p), (0.0, 1.0)
-    h = first_length(now, end, allowed.rtol) / abs(speed(far, sign, params, p))
+    h = first_length(now, end, allowed.rtol) / abs(speed(far, sign, params, *p))
     h = min(h, max_step(far, p, k0))
     for _ in range(allowed.most):
         after, stages = step(far, sign, params, h, p, k0)

@@ -52,7 +52,7 @@ class Followed:
 
     Attributes:
         theta: where the rows stopped, (n, k).
-        why: a value of ``models.return_codes``, (n,).
+        why: a value of ``flow.return_codes``, (n,).
         attempts, crossings: attempted steps, and surfaces met, (n,).
         time, sliding: when, and how long on surfaces, (n,).
         slowest, passed: the smallest speed met, and the smallest that was followed by one three
@@ -85,16 +85,10 @@ def follow_rows(
     times: Tensor | None = None,
     wanted: Tensor | None = None,
 ) -> Followed:
-    """Follow every row to its end, to the last of the times, or to a loss.
+    """Follow every row of θ (n, k) to its end, to the last of ``times`` (n, T), or to a loss (n,).
 
-    Args:
-        model: the model.
-        compiled: its compiled functions and constants.
-        theta: starts, (n, k).
-        steps: error allowed per step: rtol in logarithms, else atol + rtol·(|yᵢ| + |origin|) with
-            y = θ − ``origin`` of the chart, unless the model measures errors by itself.
-        times: positive and increasing, the start being at 0, (n, T).
-        wanted: losses at which the rows stop, (n,).
+    Times increase and are positive; the start is at 0. The error allowed per step is rtol in
+    logarithms, else atol + rtol·(|yᵢ| + |origin|), unless the model measures errors by itself.
     """
     (n, k), engine, keeps = theta.shape, engine_of(compiled), np.array(model.keeps_sign)
     chart, y, at_zero = initial_rows(model, compiled, theta.detach().cpu().contiguous())

@@ -72,7 +72,7 @@ class TrajectoryBuffers(NamedTuple):
     Attributes:
         ends, velocities: where the rows stopped and dy/dt there, (n, k).
         paths: y at the requested times, (n, T, k).
-        why: a value of ``models.return_codes``, (n,).
+        why: a value of ``flow.return_codes``, (n,).
         counts: attempted steps, surfaces met and times written, (n, 3).
         numbers: time, time spent sliding, the smallest speed met, the smallest that was followed by
             one three times as large (infinite without one), and the loss at the end, (n, 5).
@@ -233,16 +233,11 @@ def note_speed(row: TrajectoryWorkspace, number):
 
 @template(no_cpython_wrapper=True)
 def follow(row: TrajectoryWorkspace, absolute, relative, times, path, wanted, most, count, number):
-    """Follow the row from where ``begin`` put it; why it stopped (``models.return_codes``).
+    """Follow the row from where ``begin`` put it; why it stopped (``flow.return_codes``).
 
-    Args:
-        row: at its start.
-        absolute, relative: error allowed per step and coordinate, (k,).
-        times, path: requested times (T,), and where to write y at them (T, k). With times the row
-            is followed to the last of them, or to its rest.
-        wanted: the loss at which the row has arrived, or −inf.
-        most: attempted steps allowed.
-        count, number: receive what ``TrajectoryBuffers`` calls counts and numbers.
+    It stops after ``most`` steps, at the loss ``wanted``, or at the last of ``times`` (T,), at
+    which y is written into ``path`` (T, k). ``absolute`` and ``relative`` (k,) errors are allowed
+    per step. ``count`` and ``number`` receive what ``TrajectoryBuffers`` calls counts and numbers.
     """
     y, new = row.y, row.new
     status = linearise(row)
@@ -306,14 +301,6 @@ def follow(row: TrajectoryWorkspace, absolute, relative, times, path, wanted, mo
     return OUT_OF_STEPS
 
 
-@template(no_cpython_wrapper=True)
-def start_here(row: TrajectoryWorkspace, at_zero, signs):
-    """Forget all of the row but where it is; the status of ``begin``."""
-    for i in range(len(row.memory)):
-        row.memory[i] = 0.0
-    return begin(row, 1.0 if at_zero else 0.0, signs)
-
-
 @template
 def follow_all(
     row: TrajectoryWorkspace,
@@ -334,7 +321,9 @@ def follow_all(
         copy(starts[i], row.y)
         out.why[i] = NOT_FINITE
         if largest_of(row.y) < inf:
-            status = start_here(row, at_zero[i], signs[i])
+            for j in range(len(row.memory)):
+                row.memory[j] = 0.0
+            status = begin(row, 1.0 if at_zero[i] else 0.0, signs[i])
             if status == 0:
                 out.why[i] = follow(
                     row, absolute, relative, times[i], path, wanted[i], most, count, number
