@@ -117,7 +117,7 @@ def continuation(
             such as ``lambda d: d**-0.5`` of a width d, which need not be an argument of the model.
         edge: also find how far every end is from the nearest place with another end,
             ``edge_distance``, of ends that are points in one or two coordinates.
-        keep: computes and keeps what takes long; see ``flowsim.scan.kept.kept``.
+        keep: computes and keeps what takes long; see ``flowsim.scan.store.kept``.
 
     Returns:
         Dataset with branch_value, branch_<c>, branch_unstable (directions in which a point is

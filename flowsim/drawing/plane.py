@@ -33,16 +33,16 @@ from flowsim.drawing.style import (
     CombinedHandle,
     Look,
     about,
-    apart,
     basin_names,
+    cell_styles,
     edges,
     label_names,
     meanings,
-    motion_of,
     name_of,
     optimizer_caption,
     percent,
     plain,
+    remarks_on_motion,
     way_to,
     wrapped,
 )
@@ -180,11 +180,11 @@ def draw_basins(
     record: xr.Dataset, ax: Axes, plane: tuple[str, str] | None = None,
     hidden: np.ndarray | None = None,
 ) -> list[Any]:  # fmt: skip
-    """The cells by what became of them, but the hidden ones, some hatched; a legend's entries."""
+    """Colour each cell by its end and hatch some ends, not in hidden cells; a legend's entries."""
     across, up = plane or axes_of(record)
     label = became_of(record).transpose(up, across, ...)
     found, names = label.to_numpy(), meanings(label)
-    cells, texts = apart(found, names), basin_names(record)
+    cells, texts = cell_styles(found, names), basin_names(record)
     if "steps" in record.attrs:
         cells["unresolved"] = _MOVING
         texts |= {name: s.format(steps=record.attrs["steps"]) for name, s in _STEPS_TEXTS.items()}
@@ -297,7 +297,7 @@ def draw_flow(record: xr.Dataset, ax: Axes) -> list[Any]:
     _draw_heads(ax, across, up, SOFT)
     line = Line2D([], [], color=SOFT, linewidth=0.9, marker="o", markersize=2.8, markevery=2)
     last = ""
-    if motion_of(record):  # orbits are projected, and stop off this plane
+    if remarks_on_motion(record):  # orbits are projected, and stop off this plane
         there = np.isfinite(across) & np.isfinite(up)
         rows = len(there) - 1 - there[::-1].argmax(axis=0)
         columns = np.arange(len(rows))
@@ -313,6 +313,7 @@ def draw_flow(record: xr.Dataset, ax: Axes) -> list[Any]:
 
 
 def _draw_cloud(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Any]:
+    """The explorer's random starts around a place, marked by their ends, with shares."""
     if "cloud_label" not in record:
         return []
     label, names = record["cloud_label"].to_numpy(), meanings(record["cloud_label"])
@@ -371,14 +372,15 @@ def _draw_paths(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Any]:
 
 
 def _title(record: xr.Dataset) -> list[str]:
+    """The lines of a portrait's title: the shares of the ends, the model, remarks."""
     a, total = record.attrs, record["label"].size
     of_model, *remarks = about(record)
     if "optimizer" in a:
         lifted = ["Starts are lifted from the plane"] * ("d" in a)
-        steps, ends = optimizer_caption(record), _learned(record)
+        steps, ends = optimizer_caption(record), _shares_after_steps(record)
         first, second = (ends, [steps]) if len(ends) == 1 else ([steps], ends)
         return [*first, of_model, *second, *remarks, *lifted]
-    names, verbs = meanings(record["label"]), VERB_PHRASES | _ends_said(record)
+    names, verbs = meanings(record["label"]), VERB_PHRASES | _end_phrases(record)
     counts = {name: int(a[f"cells_{name}"]) for name in (*names[1:], names[0])}
     named, others = most_frequent(counts)
 
@@ -387,7 +389,7 @@ def _title(record: xr.Dataset) -> list[str]:
         if others:
             rest = percent(sum(counts[name] for name in others), total)
             ends = all(verbs.get(name, "").startswith("goes") for name in others)
-            said.append(f"{rest} {_to_others(others) if ends else 'otherwise'}")
+            said.append(f"{rest} {_to_more_ends(others) if ends else 'otherwise'}")
         return ", ".join(said)
 
     if len(shares()) > _MESSAGE:  # the legend has the losses of ends
@@ -397,10 +399,11 @@ def _title(record: xr.Dataset) -> list[str]:
         named = [name for name in named if name not in others]
     remarks += [f"{percent(layer.to_numpy() > 0)} {layer.attrs['remark']}"
                 for layer in _layers(record) if "remark" in layer.attrs]  # fmt: skip
-    return [f"Of the window {shares()}", of_model, *remarks, *motion_of(record)]
+    return [f"Of the window {shares()}", of_model, *remarks, *remarks_on_motion(record)]
 
 
-def _ends_said(record: xr.Dataset) -> dict[str, str]:
+def _end_phrases(record: xr.Dataset) -> dict[str, str]:
+    """What a start does, such as "goes to minimum 1", by the name of its end."""
     found = {}
     for name, text in end_names(record.attrs).items():
         # an optimizer's periodic orbits and the like go nowhere
@@ -409,21 +412,22 @@ def _ends_said(record: xr.Dataset) -> dict[str, str]:
     return found
 
 
-def _learned(record: xr.Dataset) -> list[str]:
+def _shares_after_steps(record: xr.Dataset) -> list[str]:
+    """The share of each end among an optimizer's runs, beside that by the flow."""
     found = label_names(record["label"])
     flow = label_names(record["flow_label"]) if "flow_label" in record else None
     counts = {n: int((found == n).sum()) for n in meanings(record["label"])[1:]}
     named, others = most_frequent(counts)
-    said = basin_names(record) | _ends_said(record)
+    said = basin_names(record) | _end_phrases(record)
     return [
         f"{percent(np.isin(found, ends))} {words}"
         + ("" if flow is None else f", by gradient flow {percent(np.isin(flow, ends))}")
         for ends, words in [*(([n], said.get(n, n)) for n in named),
-                            *([(others, _to_others(others))] if others else [])]
+                            *([(others, _to_more_ends(others))] if others else [])]
     ]  # fmt: skip
 
 
-def _to_others(ends: Sequence[str]) -> str:
+def _to_more_ends(ends: Sequence[str]) -> str:
     return f"goes to {len(ends)} more end{'s' * (len(ends) > 1)}"
 
 

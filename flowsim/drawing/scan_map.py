@@ -109,6 +109,7 @@ def check_grid(record: xr.Dataset) -> list[str]:
 
 
 def _draw_map(record: xr.Dataset, canvas: Canvas, up: str, across: str) -> Any:
+    """The share of starts that reach the first end, over two varied arguments."""
     ax = canvas.axes()
     if {across, up} == {"p", "q"}:  # p across, as in the papers
         across, up = "p", "q"
@@ -137,6 +138,7 @@ def _draw_map(record: xr.Dataset, canvas: Canvas, up: str, across: str) -> Any:
 
 
 def _draw_curve(record: xr.Dataset, canvas: Canvas, varied: str) -> Any:
+    """The share of every end over one varied argument."""
     ax = canvas.axes()
     draw_shares(record, ax, varied)
     ax.set_xlabel(name_of(record, varied))
@@ -145,6 +147,7 @@ def _draw_curve(record: xr.Dataset, canvas: Canvas, varied: str) -> Any:
 
 
 def _draw_points(record: xr.Dataset, canvas: Canvas, show: str) -> Any:
+    """Starts of a file or a cloud where they lie, by their ends or hitting times."""
     ax = canvas.axes()
     names = [str(name).removeprefix("start_") for name in record if str(name).startswith("start_")]
     plane = axes_of(record)
@@ -153,7 +156,7 @@ def _draw_points(record: xr.Dataset, canvas: Canvas, show: str) -> Any:
     labels = record["label"].to_numpy()
     size = 12.0 if labels.size > 2000 else 26.0
     present = [name for name in meanings(record["label"]) if record.attrs[f"points_{name}"]]
-    timed = _learned(record["hitting_time"].to_numpy()) if show != "label" else labels < 0
+    timed = _has_time(record["hitting_time"].to_numpy()) if show != "label" else labels < 0
     if timed.any():
         drawn = ax.scatter(
             x[timed], y[timed], s=size, c=record["hitting_time"].to_numpy()[timed], cmap="viridis",
@@ -178,7 +181,7 @@ def _draw_points(record: xr.Dataset, canvas: Canvas, show: str) -> Any:
 
 def _time_norm(record: xr.Dataset) -> LogNorm:
     values = record["hitting_time"].to_numpy()
-    values = values[_learned(values)]
+    values = values[_has_time(values)]
     low, high = (values.min(), values.max()) if values.size else (1.0, 10.0)
     return LogNorm(low, max(high, low * 1.01))
 
@@ -223,6 +226,7 @@ def _draw_slices(
 
 
 def _directions(record: xr.Dataset, dims: list[str]) -> tuple[str, str]:
+    """The horizontal and the vertical dimension: the plane's axes, where the grid has both."""
     plane = axes_of(record)
     return plane if set(plane) <= set(dims) else (dims[1], dims[0])
 
@@ -234,15 +238,15 @@ def _draw_cells(
     if norm is None:
         return draw_basins(record, ax, (across, up))
     times = record["hitting_time"].transpose(up, across).to_numpy()
-    handles = draw_basins(record, ax, (across, up), hidden=_learned(times))
+    handles = draw_basins(record, ax, (across, up), hidden=_has_time(times))
     x, y = (edges(record[name].to_numpy(), name) for name in (across, up))
-    ax.pcolormesh(x, y, np.where(_learned(times), times, np.nan), cmap="viridis", norm=norm,
+    ax.pcolormesh(x, y, np.where(_has_time(times), times, np.nan), cmap="viridis", norm=norm,
                   rasterized=True)  # fmt: skip
     return handles
 
 
-def _learned(times: np.ndarray) -> np.ndarray:
-    """Mask of starts with a finite time, which a colour shows; those that never learn have none."""
+def _has_time(times: np.ndarray) -> np.ndarray:
+    """Mask of the starts that learn after a finite time, which a colour shows."""
     return np.isfinite(times) & (times > 0)
 
 

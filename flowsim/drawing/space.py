@@ -24,8 +24,8 @@ from flowsim.drawing.style import (
     basin_names,
     figure_of,
     meanings,
-    motion_of,
     name_of,
+    remarks_on_motion,
     symbol,
 )
 from flowsim.errors import InputError
@@ -213,4 +213,4 @@ def _title(record: xr.Dataset) -> list[str]:
     (z,) = set(_box(record, "orbit")) - {x, y}
     title = f"Gradient flow in ({', '.join(map(symbol, (x, y, z)))})"
     starts = ["Orbits from their starts (dots) to their ends"] * ("ends" in record.attrs)
-    return [title, *about(record), *starts, *motion_of(record)]
+    return [title, *about(record), *starts, *remarks_on_motion(record)]

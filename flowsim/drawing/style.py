@@ -156,8 +156,8 @@ def basin_names(record: xr.Dataset) -> dict[str, str]:
     return BASINS | own
 
 
-def apart(label: np.ndarray, names: Sequence[str]) -> dict[str, tuple[str, str, str]]:
-    """Fill, hatch and its colour of the ends of cells, so that neighbours differ."""
+def cell_styles(label: np.ndarray, names: Sequence[str]) -> dict[str, tuple[str, str, str]]:
+    """Fill, hatch and the hatch's colour of each end; basins that touch get different ones."""
     look = {n: (FILL[n], HATCH[n], INK[n] if n in _STEPS else "#ffffff" if HATCH[n] else LINE)
             for n in names}  # fmt: skip
     for kind, styles in (("minimum", _MINIMA), ("infinity", _INFINITIES)):
@@ -202,7 +202,7 @@ def subtitle_of(record: xr.Dataset) -> list[str]:
 
 
 def about(record: xr.Dataset) -> list[str]:
-    """The model of a record, what is fixed, and its data as one line; then the remarks."""
+    """Lines about a record: its model, fixed values and data in the first, then remarks."""
     below, held = subtitle_of(record), fixed_of(record.attrs)
     held |= {str(name): float(value) for name, value in record.coords.items()
              if not value.dims and value.dtype.kind in "iuf"}  # fmt: skip
@@ -211,8 +211,8 @@ def about(record: xr.Dataset) -> list[str]:
     return [", ".join([title_of(record), *fixed, *data]), *below[len(data) :]]
 
 
-def motion_of(record: xr.Dataset) -> list[str]:
-    """Fixed coordinates of the drawn plane or space, if the model has more coordinates."""
+def remarks_on_motion(record: xr.Dataset) -> list[str]:
+    """Remarks on motion that the figure leaves out: along other coordinates, of lifted starts."""
     coordinates = [str(name) for name in np.atleast_1d(record.attrs.get("coordinates", []))]
     drawn = {str(name).removeprefix("orbit_") for name in record if str(name)[:6] == "orbit_"}
     drawn |= {*axes_of(record)}

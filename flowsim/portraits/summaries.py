@@ -14,7 +14,7 @@ from flowsim.curves import curves_of
 from flowsim.errors import InputError
 from flowsim.labels import Label
 from flowsim.records.attributes import axes_of, became_of, end_names, fixed_of, meanings, plain
-from flowsim.records.ends import all_alike, per_end
+from flowsim.records.ends import NO_BASIN, all_alike, per_end
 from flowsim.spec import chain_of
 from flowsim.training.trained import AT_UNIGRAM, LEARNED_SAMPLED
 
@@ -46,7 +46,7 @@ def summarize(record: xr.Dataset) -> dict[str, Any]:
         "phase space": phase_space_summary,
         "scan": scan_summary,
         "boundary": lambda record: {
-            **_chosen(record), **_starting_with(record, "refine_"),
+            **_about_model(record), **_starting_with(record, "refine_"),
             "unresolved": record.attrs["refine_unresolved"],
         },
         "gaussian": gaussian_summary,
@@ -70,14 +70,16 @@ def summarize(record: xr.Dataset) -> dict[str, Any]:
 portrait_summary = summarize
 
 
-def _chosen(record: xr.Dataset) -> dict[str, Any]:
+def _about_model(record: xr.Dataset) -> dict[str, Any]:
+    """The chain, the model and its settings, and names of the ends."""
     names = ["title", "subtitle", "process", "p", "q", "states", "hidden_per_state", "regime",
              "model", "length", "attention", "tied", "bias", "prior"]  # fmt: skip
     named = end_names(record.attrs)
-    return _kept(record, *names) | ({"end_names": named} if named else {})
+    return _attributes(record, *names) | ({"end_names": named} if named else {})
 
 
-def _kept(record: xr.Dataset, *names: str) -> dict[str, Any]:
+def _attributes(record: xr.Dataset, *names: str) -> dict[str, Any]:
+    """The attributes of these names, if the record has them."""
     return {name: record.attrs[name] for name in names if name in record.attrs}
 
 
@@ -85,12 +87,14 @@ def _basins(record: xr.Dataset) -> list[str]:
     return [str(name) for name in record["basin"].to_numpy()]
 
 
-def _held(record: xr.Dataset) -> dict[str, Any]:
+def _fixed_values(record: xr.Dataset) -> dict[str, Any]:
+    """Values that are held, each by its name and all under ``fixed``."""
     fixed = fixed_of(record.attrs)
     return {**fixed, "fixed": fixed}
 
 
 def _starting_with(record: xr.Dataset, *prefixes: str) -> dict[str, Any]:
+    """The attributes whose names begin with one of these."""
     return {name: value for name, value in record.attrs.items() if name.startswith(prefixes)}
 
 
@@ -110,7 +114,7 @@ def _portrait(record: xr.Dataset) -> dict[str, Any]:
                 "target_logit_gap")  # fmt: skip
         known = {name: getattr(chain, name) for name in data if hasattr(chain, name)}
     return {
-        **_chosen(record),
+        **_about_model(record),
         **known,
         "cells": cells,
         "fraction": {n: counts[n] / cells for n in names if n in _ends(names) or counts[n]},
@@ -118,7 +122,7 @@ def _portrait(record: xr.Dataset) -> dict[str, Any]:
         "unresolved": counts["unresolved"],
         **{f"oracle_{name}": a[f"oracle_{name}"] for name in ("cells", "agree", "wrong", "cut")},
         "largest_energy_drift": a["largest_energy_drift"],
-        **_held(record),
+        **_fixed_values(record),
         **_starting_with(record, "confirm_", "certified_", "proven_", "unproven_",
                          "share_differs", "cells_differ", "orbits_unfinished"),
         "critical_points": points,
@@ -129,7 +133,8 @@ def _portrait(record: xr.Dataset) -> dict[str, Any]:
 
 
 def _ends(names: Sequence[str]) -> list[str]:
-    return [name for name in names if name != "unresolved" and not name.startswith("saddle")]
+    """The names of ends that have a basin."""
+    return [name for name in names if not name.startswith(NO_BASIN)]
 
 
 def phase_space_summary(record: xr.Dataset) -> dict[str, Any]:
@@ -137,7 +142,7 @@ def phase_space_summary(record: xr.Dataset) -> dict[str, Any]:
     counts = {n: record.attrs[f"orbits_{n}"] for n in meanings(record["orbit_label"])}
     unresolved = counts.pop("unresolved")
     more = _starting_with(record, "confirm_", "orbits_unfinished")
-    return {**_chosen(record), "orbits": counts, "unresolved": unresolved, **more}
+    return {**_about_model(record), "orbits": counts, "unresolved": unresolved, **more}
 
 
 def trained_summary(record: xr.Dataset) -> dict[str, Any]:
@@ -146,11 +151,11 @@ def trained_summary(record: xr.Dataset) -> dict[str, Any]:
     counts = _counted(became_of(record))
     by_flow = {f"flow_{name}": count for name, count in _counted(record["flow_label"]).items()}
     return {
-        **_chosen(record),
+        **_about_model(record),
         **_trained(record),
         "cells": cells,
         "fraction": {name: count / cells for name, count in (counts | by_flow).items()},
-        **_held(record),
+        **_fixed_values(record),
         "unresolved": record.attrs["cells_unresolved"],
         **{name: counts.get(name, 0) for name in ("periodic", "diverged")},
         "flow_unresolved": by_flow["flow_unresolved"],
@@ -165,13 +170,14 @@ def _counted(variable: xr.DataArray) -> dict[str, int]:
 
 
 def _trained(record: xr.Dataset) -> dict[str, Any]:
+    """The optimizer's settings, and the number of runs by their period."""
     names = ("optimizer", "learning_rate", "steps", "loss", "schedule", "batch", "momentum",
              "beta1", "beta2", "weight_decay", "clip", "d", "nudge", "training_seed")  # fmt: skip
     if "optimizer" not in record.attrs:
         return {}
     steps, runs = np.unique(record.get("period", np.zeros(0)), return_counts=True)
     periods = {str(n): int(count) for n, count in zip(steps, runs, strict=True) if n}
-    return _kept(record, *names) | ({"periods": periods} if periods else {})
+    return _attributes(record, *names) | ({"periods": periods} if periods else {})
 
 
 def scan_summary(record: xr.Dataset) -> dict[str, Any]:
@@ -188,7 +194,7 @@ def scan_summary(record: xr.Dataset) -> dict[str, Any]:
     if (became := became_of(record)).name != "label":
         trained[str(became.name)] = _counted(became)
     return {
-        **_chosen(record),
+        **_about_model(record),
         **trained,
         "dimensions": dict(record["label"].sizes),
         "points": sum(counts.values()),
@@ -207,9 +213,9 @@ def gaussian_summary(record: xr.Dataset) -> dict[str, Any]:
     names = ("samples", "seed", "limit_small_sigma", "limit_large_sigma", "intervals_missed",
              "unresolved", "wrong", "largest_relative_energy_drift")  # fmt: skip
     return {
-        **_chosen(record),
+        **_about_model(record),
         **_trained(record),
-        **_kept(record, *names),
+        **_attributes(record, *names),
         **({"integral_of": record["integral"].attrs["of"]}
            if "integral" in record and record["integral"].attrs.get("of") else {}),
         **{name: record[name] for name in columns if name in record},
@@ -228,7 +234,7 @@ def comparison_summary(record: xr.Dataset) -> dict[str, Any]:
     if "predicted_by" in a:
         names += ["predicted_by", "steps", "learned", "learned_predictions", "nudge"]
     labels = [str(name) for name in record["predicted_label"].to_numpy()]
-    found = _chosen(record) | _kept(record, *names)
+    found = _about_model(record) | _attributes(record, *names)
     found["agreement"] = a["agreement"] if a["decided"] else None
     if "agreement_low" in a:  # where something was drawn at random
         found["agreement_interval"] = [a["agreement_low"], a["agreement_high"]]
@@ -266,7 +272,7 @@ def training_summary(record: xr.Dataset) -> dict[str, Any]:
         names = record["baseline"].to_numpy(), record["baseline_loss"].to_numpy()[0]
         found["baselines"] = dict(zip(*names, strict=True))
     return {
-        **_kept(record, "states", "order", "prior", "baselines_missing"),
+        **_attributes(record, "states", "order", "prior", "baselines_missing"),
         **found,
         "trainer": a["recipe"]["trainer"],
         "models": final.size,
@@ -305,7 +311,7 @@ def continuation_summary(record: xr.Dataset) -> dict[str, Any]:
         "to": values[-1],
         "branches": int(record["branch_number"].max(initial=-1)) + 1
         if record.sizes["branch_point"] else 0,
-        **_kept(record, "left_out"),
+        **_attributes(record, "left_out"),
         "events": [
             {"kind": str(kind), parameter: value}
             for kind, value in zip(record["event_kind"].to_numpy(),
@@ -344,9 +350,9 @@ def noise_summary(record: xr.Dataset) -> dict[str, Any]:
                              "high": high, "without_noise": before})  # fmt: skip
     counts = record["total_count"].transpose("temperature", "basin").to_numpy()
     return {
-        **_chosen(record),
-        **_held(record),
-        **_kept(record, "time", "step", "seeds", "seed"),
+        **_about_model(record),
+        **_fixed_values(record),
+        **_attributes(record, "time", "step", "seeds", "seed"),
         "paths": counts[0].sum(),
         "unresolved": counts[:, 0].sum(),
         "ends": rows,

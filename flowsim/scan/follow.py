@@ -66,7 +66,7 @@ def follow(
 
 
 def name_ends(ends: Ends, columns: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-    """The columns with the codes of ends as labels, of a model that names none."""
+    """Replace labels by codes of the ends that were found, of a model that names no ends."""
     if ends.named:
         return columns
     there, loss = ("limit", "limit_loss") if "limit_loss" in columns else ("end", "loss")
@@ -77,7 +77,7 @@ def name_ends(ends: Ends, columns: Mapping[str, np.ndarray]) -> Mapping[str, np.
 
 
 def names_of_codes(ends: Ends, label: np.ndarray) -> list[str]:
-    """The names of the labels' codes; all there are where an optimizer's runs have others."""
+    """Names of the codes in ``label``: of the ends, or of all labels if an optimizer's occur."""
     known = not ends.named or label.max(initial=0) < len(ends.names)
     return ends.names if known else [code.name.lower() for code in Label]
 
@@ -167,7 +167,7 @@ def _optional_columns(model: Model) -> dict[str, str]:
 
 
 def training_dtype(model: Model) -> np.dtype:
-    """Names and types of what is recorded of one start."""
+    """Names and types of what is recorded of one trained start."""
     ends = [(f"end_{name}", "<f8") for name in model.coordinates]
     codes = [(name, "i1") for name in ("label", "status", "rule")]
     return np.dtype([*codes, *recorded(model).items(), *ends])

@@ -182,6 +182,7 @@ class Scan:
         return np.concatenate([self.starts.block(a, b, case) for case, a, b in stretches])
 
     def case_of(self, point: int) -> int:
+        """The number of a point's model."""
         return point // int(np.prod(self.starts.shape, dtype=object))
 
     @property

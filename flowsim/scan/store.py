@@ -1,4 +1,4 @@
-"""Scans to disk: chunk after chunk into one file beside the output, then the record.
+"""Long runs to disk: part after part into one file beside the output, then the record.
 
 While a scan runs, ``scan.nc.parts`` holds a line with its settings, a digest for every chunk, and
 space for all points. A chunk is finished if the digest is that of the bytes in its place, so that
@@ -9,6 +9,7 @@ a run that was killed at any moment can be resumed. When all are finished the re
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -26,6 +27,7 @@ from flowsim.errors import InputError, Interrupted
 from flowsim.flow.options import Stage
 from flowsim.interface import Model
 from flowsim.records.netcdf import check_output, open_record, read_record, store_record
+from flowsim.running import Arrays, Keep
 from flowsim.scan.follow import shaped
 from flowsim.scan.plan import Scan, run_task
 from flowsim.scan.record import scan_basins, scan_record
@@ -303,3 +305,75 @@ class Parts:
 
     def _digest(self, chunk: int, data: bytes) -> bytes:
         return hashlib.sha256(b"%d " % chunk + self.head + data).digest()
+
+
+@contextmanager
+def kept(out: Path, settings: dict[str, str], resume: bool, overwrite: bool) -> Iterator[Keep]:
+    """Keep the results of a run in ``out``.parts: a line of settings, then a digest for each.
+
+    Inside, a function gives the results one after the other, and takes them from the file as far as
+    it goes. Afterwards the file is gone; a run that was stopped leaves it, whole. One whose results
+    cannot be computed leaves none.
+
+    Raises:
+        InputError: an unfinished run of other settings, or one that is neither to be resumed nor
+            replaced; another run on the same output; a full disk.
+        Interrupted: Ctrl-C.
+
+    >>> import numpy as np, tempfile
+    >>> from pathlib import Path
+    >>> out = Path(tempfile.mkdtemp()) / "a.nc"
+    >>> with kept(out, {"seed": "0"}, resume=False, overwrite=False) as keep:
+    ...     print(keep(lambda: {"x": np.arange(3)})["x"], len(list(out.parent.glob("*.parts"))))
+    [0 1 2] 1
+    """
+    path, head = out.with_name(f"{out.name}.parts"), json.dumps(settings).encode() + b"\n"
+    with locked(out):
+        resumes = continues(out, path, settings, resume, overwrite, "run")
+        found: list[bytes] = []
+        if resumes:
+            with one_sentence("read", path):
+                text = path.read_bytes()[len(head) :]
+            while len(text) > 40:  # up to the first entry that is not whole
+                data = text[40 : 40 + int.from_bytes(text[32:40], "little")]
+                if text[: 40 + len(data)] != _sealed(head, data):
+                    break
+                found.append(data)
+                text = text[40 + len(data) :]
+        # without what a killed run left broken at the end
+        write_whole(
+            path, lambda draft: draft.write_bytes(head + b"".join(_sealed(head, x) for x in found))
+        )
+        left, empty = iter(found), not found
+
+        def keep(compute: Callable[[], Arrays]) -> Arrays:
+            nonlocal empty
+            if (data := next(left, None)) is not None:
+                with np.load(io.BytesIO(data)) as arrays:
+                    return dict(arrays)
+            try:
+                arrays = compute()
+            except InputError:  # which the same settings would meet again
+                discard(path)
+                raise
+            np.savez(buffer := io.BytesIO(), **arrays)  # type: ignore[arg-type]
+            with one_sentence("write", path), path.open("ab") as file:
+                file.write(_sealed(head, buffer.getvalue()))
+                file.flush()
+                os.fsync(file.fileno())
+            empty = False
+            return arrays
+
+        try:
+            yield keep
+        except KeyboardInterrupt:
+            raise stopped(path, empty) from None
+        finally:
+            if empty:
+                discard(path)
+        discard(path)
+
+
+def _sealed(head: bytes, data: bytes) -> bytes:
+    """An entry: its digest, its size and its bytes."""
+    return hashlib.sha256(head + data).digest() + len(data).to_bytes(8, "little") + data

@@ -12,7 +12,7 @@ from flowsim.bifurcation.events import events_of, switched
 from flowsim.bifurcation.find import diagram
 from flowsim.bifurcation.system import StepMap, System, with_decay
 from flowsim.errors import InputError, Interrupted
-from flowsim.scan.kept import kept
+from flowsim.scan.store import kept
 from flowsim.spec import ModelSpec
 
 

@@ -9,7 +9,7 @@ import torch
 
 import flowsim
 from flowsim.cli.printer import as_text
-from flowsim.drawing.style import apart
+from flowsim.drawing.style import cell_styles
 from flowsim.records.attributes import most_frequent
 
 
@@ -66,13 +66,13 @@ def test_figures_and_summaries_name_eight_ends_and_count_the_rest(record):
 def test_neighbours_look_different():
     label = np.arange(1, 1001).reshape(25, 40)
     names = ["unresolved", *(f"minimum_{i}" for i in range(1, 1001))]
-    looks = apart(label, names)
+    looks = cell_styles(label, names)
     look = np.array([" ".join(looks[names[code]][:2]) for code in label.ravel()]).reshape(25, 40)
     assert (look[1:] != look[:-1]).all() and (look[:, 1:] != look[:, :-1]).all()
     assert (look[1:, 1:] != look[:-1, :-1]).all()
     few = np.array([[1, 2], [3, 4]])
-    assert [apart(few, names)[n] for n in names[1:5]] == [
-        apart(label * 0 + 1, names)[n] for n in names[1:5]
+    assert [cell_styles(few, names)[n] for n in names[1:5]] == [
+        cell_styles(label * 0 + 1, names)[n] for n in names[1:5]
     ]
 
 

@@ -66,8 +66,8 @@ def continue_(given: Continue) -> None:
     from flowsim.bifurcation.find import sampled
     from flowsim.records.attributes import source_versions
     from flowsim.scan.follow import starting_coordinates, to_model
-    from flowsim.scan.kept import kept
     from flowsim.scan.starts import Points
+    from flowsim.scan.store import kept
 
     several = [x for x in (given.over, given.second) if x is not None]
     name, values = several[0]
