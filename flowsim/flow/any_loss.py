@@ -235,8 +235,7 @@ class BatchState:
 
     def velocity(self) -> Tensor:
         """|dy/dt|, (m, k), but |dθᵢ/dt| of logarithms that the model does not name."""
-        seen, speed = self.chart.seen, self.field.abs()
-        return speed if seen is None else torch.where(seen, self.theta.abs() * speed, speed)
+        return self.field.abs() * _unit(self)
 
     def still(self, end_losses: EndLosses | None) -> Tensor:
         """The speed below which rows of a model with these end losses may be at rest, (m,)."""
@@ -832,6 +831,7 @@ def _termination(
 
 
 def _unit(rows: BatchState) -> Tensor:
+    """|dθᵢ/dt| over |dyᵢ/dt| of logarithms that the model does not name, else 1, (m, k)."""
     seen = rows.chart.seen
     return torch.ones_like(rows.y) if seen is None else torch.where(seen, rows.theta.abs(), 1.0)
 
@@ -842,12 +842,15 @@ def _quiet(rows: BatchState, noise: Tensor, still: Tensor) -> Tensor:
 
 
 def _is_far(rows: BatchState, size: Tensor) -> Tensor:
+    """Mask of rows that have diverged, by their size (m, k) or by their time, (m,)."""
     return (size.amax(1) > rows.far) | _is_late(rows)
 
 
 def _is_late(rows: BatchState) -> Tensor:
-    # times count in units of how far a row has come since, which may have been small at first; and
-    # what is on its way somewhere is not late
+    """Mask of rows that have taken longer than any may, and are not on their way somewhere, (m,).
+
+    Times count in units of how far a row has come since, which may have been small at first.
+    """
     late = (rows.time > rows.max_time) & (rows.time * rows.fastest > _FOR_EVER * rows.way)
     return late & ((rows.way == 0) | (_speed(rows) * rows.time <= _POWER * rows.way))
 

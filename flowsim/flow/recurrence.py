@@ -180,7 +180,7 @@ class Returns:
         """The middle of the orbits' extents, (m, k)."""
         return (self.low[index] + self.high[index]) / 2
 
-    def near(self, index: Tensor, returned: Tensor) -> Tensor:
+    def closing_turns(self, index: Tensor, returned: Tensor) -> Tensor:
         """After how many returns rows that returned seem to be where they were, (m,); 0 if not."""
         places = self.places[index] / self.scale[index].unsqueeze(1)
         turns = torch.zeros_like(index)
@@ -194,7 +194,7 @@ class Returns:
         self.drifts[index[tried & (turns == 0)]] = False
         return turns
 
-    def closed(self, index: Tensor, turns: Tensor, chart: Chart, fines: Sequence[Fine]) -> Tensor:
+    def periods(self, index: Tensor, turns: Tensor, chart: Chart, fines: Sequence[Fine]) -> Tensor:
         """The periods of rows whose orbits are closed, or approach a cycle, (m,); else NaN.
 
         The rows have just returned, and seem to be where they were after so many ``turns``. They
@@ -206,12 +206,12 @@ class Returns:
             left = padded_indices(period.isnan() & near)
             if len(left):
                 exact = fine is fines[-1]
-                period[left], near[left] = self._turn(
+                period[left], near[left] = self._periods_by_turn(
                     index[left], turns[left], chart.rows(left), fine, exact
                 )
         return period
 
-    def _turn(self, index: Tensor, turns: Tensor, chart: Chart, fine: Fine, exact: bool,
+    def _periods_by_turn(self, index: Tensor, turns: Tensor, chart: Chart, fine: Fine, exact: bool,
               ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Periods by a turn of the last place and of the one before, (m,); NaN if none is seen.
 
@@ -287,7 +287,7 @@ class Returns:
         extent = (chart.to_theta(self.high[index]) - chart.to_theta(self.low[index])).abs()
         return torch.maximum(extent, 1e-9 * extent.amax(1, keepdim=True)).clamp_min(1e-300)
 
-    def _turns(
+    def _turn_map(
         self, model: Any, index: Tensor, period: Tensor, chart: Chart
     ) -> tuple[Callable[..., tuple[Tensor, ...]], Tensor, Tensor]:
         """The map of a turn; the last places of rows in θ, and their extents, (m, k)."""
@@ -297,12 +297,14 @@ class Returns:
 
     def leaves(self, model: Any, index: Tensor, period: Tensor, chart: Chart, fine: Fine) -> Tensor:
         """Mask of rows beside a cycle from which a direction grows in a turn, (m,)."""
-        turn, begun, scale = self._turns(model, index, period, chart)
+        turn, begun, scale = self._turn_map(model, index, period, chart)
         slopes, _, good = _slopes(partial(turn, fine), begun, _AWAY * scale)
         grows = torch.linalg.eigvals(slopes.nan_to_num()).abs() > 1 + _LEAVES
         return good & grows.any(1)
 
-    def approached(self, model: Any, index: Tensor, chart: Chart, fines: Sequence[Fine]) -> Tensor:
+    def creeping_periods(
+        self, model: Any, index: Tensor, chart: Chart, fines: Sequence[Fine]
+    ) -> Tensor:
         """The periods of the cycles to which rows creep, (m,), however slowly; else NaN.
 
         Newton's method finds where a turn ends where it began. Copies of the row, at its distance
@@ -310,7 +312,7 @@ class Returns:
         may grow.
         """
         period = self.times[index, -1] - self.times[index, -2]
-        turn, begun, scale = self._turns(model, index, period, chart)
+        turn, begun, scale = self._turn_map(model, index, period, chart)
         parts = 0.5 ** torch.arange(_NEAR_COPIES).to(begun)[:, None]
         parts[-1] = 0.0
         place, eye, found = begun, torch.eye(begun.shape[1]).to(begun), period * torch.nan
@@ -469,14 +471,14 @@ class Circles:
             self._try_wanderers(state)
         returned = returns.record(attempt, index, state)
         if bool(returned.any()):
-            seem = returns.near(index, returned)
+            seem = returns.closing_turns(index, returned)
             self.turns[index] = torch.where(seem > 0, seem, self.turns[index])
             untried = returned & (seem == 0)
             creeps, stays = returns.creeps(attempt, index, untried, state.chart)
             if bool(creeps.any()):
                 creeps[1:] &= index.diff() != 0
                 rows, chart = index[creeps], state.chart.rows(creeps)
-                self.period[rows] = returns.approached(self.model, rows, chart, self._fines)
+                self.period[rows] = returns.creeping_periods(self.model, rows, chart, self._fines)
                 self.over[index[stays]] = True
                 self.news = True
 
@@ -498,7 +500,7 @@ class Circles:
         tried = padded_indices((self.turns[index] > 0) & (2 * state.short < attempt))
         if len(tried):
             rows, chart = index[tried], state.chart.rows(tried)
-            self.period[rows] = returns.closed(rows, self.turns[rows], chart, self._fines)
+            self.period[rows] = returns.periods(rows, self.turns[rows], chart, self._fines)
             self.turns[rows], self.news = 0, True
             self.over[rows] |= returns.stays_put(attempt, rows) & self.period[rows].isnan()
             self._leave(index, tried[self.period[rows].isfinite()], state.chart)

@@ -48,19 +48,11 @@ def engine_of(compiled: CompiledModel) -> Any:
 
 @dataclass
 class Followed:
-    """Results of the compiled loop, one entry per row.
+    """What ``TrajectoryBuffers`` says of rows, as tensors, with ends and paths in θ.
 
-    Attributes:
-        theta: where the rows stopped, (n, k).
-        why: a value of ``flow.return_codes``, (n,).
-        attempts, crossings: attempted steps, and surfaces met, (n,).
-        time, sliding: when, and how long on surfaces, (n,).
-        slowest, passed: the smallest speed met, and the smallest that was followed by one three
-            times as large (the passage of a saddle), infinite without one; in the row's chart.
-        loss: of what was followed at the end, in nats, (n,).
-        speed: ‖G dθ/dt‖ = ‖∇L‖ there, (n,).
-        path: θ at the requested times, (T, n, k).
-        near: what the model says of its passage of saddles, (n, 2).
+    Their paths have shape (T, n, k), ``speed`` is ‖G dθ/dt‖ = ‖∇L‖ at the end, (n,), and ``loss``
+    that of what was followed, in nats. ``passed`` is the smallest speed that was followed by one
+    three times as large, the passage of a saddle; speeds are in the row's chart.
     """
 
     theta: Tensor
