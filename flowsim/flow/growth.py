@@ -208,13 +208,8 @@ class Growth:
         """Find the rows that go to infinity, their limits, and the limit of their loss.
 
         A coordinate that grows goes to ±∞; one that goes back and forth further and further has no
-        limit, NaN, and then the loss has none.
-
-        Args:
-            model: the model.
-            ends: of all rows; those that go to infinity are changed.
-            drifts: which move so slowly that rounding shortens their steps, (n,); these go to
-                infinity like a small power of time alone.
+        limit, NaN, and then the loss has none. Rows that ``drifts`` (n,) so slowly that rounding
+        shortens their steps go to infinity like a small power of time alone.
         """
         given_up, left = ends.why == OUT_OF_STEPS, ends.why == DIVERGED
         left = left | (self.blown.any(1) & (ends.why == NOT_FINITE))

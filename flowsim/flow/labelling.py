@@ -22,7 +22,6 @@ from flowsim.flow.return_codes import (
     KNOWN_END,
     LOCAL,
     MINIMA,
-    NEAR,
     NOT_FINITE,
     ON_MINIMA,
     OUT_OF_STEPS,
@@ -172,11 +171,3 @@ def label_ends(model: Model, ends: EndStates, by: Rule | None = None) -> Limits:
         ends.theta, label, ends.status, rule, ends.loss, ends.gradient_norm, ends.evaluations,
         ends.crossings, ends.sliding_time, ends.period,
     )  # fmt: skip
-
-
-def in_doubt(ends: EndStates, label: Tensor, before: Tensor | None) -> Tensor:
-    """Mask of labels in doubt next to a saddle, (n,); ``before`` with larger errors."""
-    known = label != Label.UNRESOLVED
-    if before is None:
-        return (ends.near != 0) & known
-    return known & ((ends.near == NEAR) | ((ends.near != 0) & (label != before)))

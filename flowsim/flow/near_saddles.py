@@ -7,9 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from flowsim.flow.labelling import EndStates, in_doubt, label_ends
+from flowsim.flow.labelling import EndStates, label_ends
 from flowsim.flow.options import Steps
-from flowsim.flow.return_codes import AGREE, DIFFER, FAR, STUCK
+from flowsim.flow.return_codes import AGREE, DIFFER, FAR, NEAR, STUCK
 from flowsim.interface import Model
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
@@ -57,13 +57,14 @@ def resolve_near_saddles(
     if once or again.rtol >= steps.rtol:
         return states
     label = label_ends(model, states).label
-    doubtful = in_doubt(states, label, None) | ((states.why == STUCK) & (states.near != FAR))
+    doubtful = (states.near != FAR) & ((label != Label.UNRESOLVED) | (states.why == STUCK))
     if not bool(doubtful.any()):
         return states
     centre = start[doubtful]
     found = follow(centre, again)
     limits = label_ends(model, found)
-    near = in_doubt(found, limits.label, label[doubtful])
+    near = (found.near == NEAR) | ((found.near != FAR) & (limits.label != label[doubtful]))
+    near &= limits.label != Label.UNRESOLVED
     if bool(near.any()):
         size = max(steps.rtol, 1e-11)  # ten times what rounding leaves of the finer orbit
         displaced = neighbours_of(model, centre[near], size)
