@@ -166,14 +166,8 @@ def zeros_from(
 ) -> tuple[Tensor, Tensor]:
     """Search zeros of F by Levenberg and Marquardt's steps −(JᵀJ + μ)⁻¹JᵀF, with a μ of each row.
 
-    Args:
-        field, jacobian: F, and its derivative by the places.
-        begun: where rows start, (n, d), in units of the size of what is searched.
-        far: rows with a coordinate further from 0 are given up.
-        steps: of each row at most.
-
-    Returns:
-        The last places, (n, d), and a mask of the rows that have arrived.
+    Places (n, d) are in units of what is searched; a row with a coordinate further than ``far``
+    from 0 is given up. Returned are the last places and a mask of the rows that have arrived.
     """
     place, going = begun.clone(), torch.arange(len(begun))
     value, slope = field(place, going).detach(), jacobian(place, going).detach()

@@ -157,6 +157,21 @@ def _jumps(model: Model, theta: Tensor) -> bool:
     return not bool(slower[0].any()) and bool(slower[1].all())
 
 
+@dataclass
+class _Place:
+    """Points that an end is known by.
+
+    Attributes:
+        members: some of its points, (m, k), the first met first.
+        followed: how far from the first member a curve has been followed.
+        is_whole: whether following it further gives no new member: it is closed, or at a kink.
+    """
+
+    members: Tensor
+    followed: float = 0.0
+    is_whole: bool = False
+
+
 class Labelled(Protocol):
     """Limits of starts, (n,) or (n, k), such as ``Limits`` and ``Trained``."""
 
@@ -194,8 +209,7 @@ class Ends:
         self.model, self.found = model, list[End]()
         self._flow = model
         self.named = model.end_losses() is not None
-        self._members: list[Tensor] = []
-        self._traced: list[float] = []  # how far from its first member a curve needs no following
+        self._places: list[_Place] = []  # of the ends found
         self._rounding = 0.0
 
     @property
@@ -271,38 +285,37 @@ class Ends:
             codes = self._codes_of_known(numbers, theta)
         elif numbers:
             for number in numbers:
-                codes[(codes == 0) & self._alike(number, theta, loss)] = number + 1
+                codes[(codes == 0) & self._goes_to(number, theta, loss)] = number + 1
         sets = [number for number in numbers if critical and self.found[number].dimension]
         for walks in (False, True):
             for number in sets:
                 left = (codes == 0).nonzero()[:, 0]
-                codes[left[self._connected(number, theta[left], walks)]] = number + 1
+                codes[left[self._on_set(number, theta[left], walks)]] = number + 1
         while bool((codes == 0).any()):
             left = (codes == 0).nonzero()[:, 0]
             number, i = len(self.found), int(left[0])
             name = _named(kind, sum(end.kind == kind for end in self.found) + 1)
             dimension = self._dimension(theta[i]) if critical else 0
-            walked = 0.0
+            at_kink = False
             if kind == "minimum" and not dimension:
                 dimension = self._dimension_at_kink(theta[i], theta[left[1:]])
-                walked = math.inf if dimension else walked
+                at_kink = dimension > 0
             self.found.append(End(kind, float(loss[i]), theta[i], dimension, name, self._rounding))
-            self._members.append(theta[i : i + 1])
-            self._traced.append(walked)
+            self._places.append(_Place(theta[i : i + 1], is_whole=at_kink))
             if critical:
                 others, single = theta[i].expand(len(left), -1), torch.tensor(dimension == 0)
-                joins = self._one(theta[left], others, kind == "minimum", single)
+                joins = self._are_one(theta[left], others, kind == "minimum", single)
                 if dimension:
                     rest = (~joins).nonzero()[:, 0]
-                    joins[rest] = self._connected(number, theta[left[rest]], walks=True)
+                    joins[rest] = self._on_set(number, theta[left[rest]], walks=True)
             else:
-                joins = self._alike(number, theta[left], loss[left])
+                joins = self._goes_to(number, theta[left], loss[left])
             joins[0] = True
             codes[left[joins]] = number + 1
         return codes[which]
 
-    def _alike(self, number: int, theta: Tensor, loss: Tensor) -> Tensor:
-        """Mask of points (m, k) of the end of that number that are no critical points, (m,)."""
+    def _goes_to(self, number: int, theta: Tensor, loss: Tensor) -> Tensor:
+        """Mask of limits (m, k) that are no critical points and belong to that end, (m,)."""
         end = self.found[number]
         if end.kind != "infinity":
             return torch.ones(len(theta), dtype=torch.bool)
@@ -322,7 +335,7 @@ class Ends:
 
         A point is compared with the members of these ends that are nearest to it.
         """
-        members = [self._members[number] for number in numbers]
+        members = [self._places[number].members for number in numbers]
         minima = self.found[numbers[0]].kind == "minimum"
         single = torch.tensor([end.dimension == 0 for end in self.found])
         of = torch.cat([torch.full((len(x),), i) for i, x in zip(numbers, members, strict=True)])
@@ -335,17 +348,17 @@ class Ends:
                 if not len(left):
                     break
                 other, alone = places[column[left]], single[of[column[left]]]
-                same = self._one(theta[part[left]], other, minima, alone)
+                same = self._are_one(theta[part[left]], other, minima, alone)
                 codes[part[left[same]]] = of[column[left[same]]] + 1
         return codes
 
-    def _one(self, one: Tensor, other: Tensor, minima: bool, single: Tensor) -> Tensor:
-        """Mask of pairs of points at rest (m, k) that are one, (m,).
+    def _are_one(self, one: Tensor, other: Tensor, minima: bool, single: Tensor) -> Tensor:
+        """Mask of pairs of points at rest (m, k) that are one point, (m,).
 
         Points come to rest a little apart around a ``single`` end (not a set) that is flat in one
         direction, and the straight line between them climbs where the valley bends.
         """
-        found = self._same(one, other, minima)
+        found = self._no_barrier(one, other, minima)
         left = (~found & single).nonzero()[:, 0]
         rates = torch.linalg.svdvals(self._flow.jacobian(other[left]).detach().nan_to_num())
         flat = (rates <= _SLOW * rates[:, :1]).sum(1)
@@ -354,16 +367,18 @@ class Ends:
             begun = one[rows] + one.new_tensor(_PARTS)[:, None, None] * (other - one)[rows]
             way = self._polished(begun.flatten(0, 1), _PROJECTED, dimension).reshape(begun.shape)
             near = (way - begun).norm(dim=2) <= 0.5 * (other - one)[rows].norm(dim=1)
-            found[rows] = near.all(0) & self._same(one[rows], other[rows], minima, way)
+            found[rows] = near.all(0) & self._no_barrier(one[rows], other[rows], minima, way)
         return found
 
-    def _same(self, one: Tensor, other: Tensor, minima: bool, way: Tensor | None = None) -> Tensor:
-        """Mask of pairs of points at rest (m, k) that are one: no place between is faster, (m,).
+    def _no_barrier(
+        self, one: Tensor, other: Tensor, minima: bool, way: Tensor | None = None
+    ) -> Tensor:
+        """Mask of pairs of points at rest (m, k) between which the field is nowhere fast, (m,).
 
-        The change of the field there by rounding, and the residual speed at the two, are
-        taken from it; so no unit of the coordinates or of the loss matters. Minima at kinks, where
-        the field jumps, are two if the loss rises between them. The places, (parts, m, k), lie on
-        the straight way if none are given.
+        Fast is what neither rounding nor the speed left at the two explains, so that no unit of the
+        coordinates or of the loss matters. At kinks, where the field jumps, it is the loss that may
+        not rise between two minima. The places asked, (parts, m, k), are on the straight way unless
+        others are given.
         """
         m, k = one.shape
         if not m:
@@ -387,38 +402,37 @@ class Ends:
             quiet &= loss[2 * m :] - floor <= _RISES * slope + known
         return (quiet | ~moving).reshape(len(_PARTS), m).all(0)
 
-    def _connected(self, number: int, theta: Tensor, walks: bool) -> Tensor:
-        """Mask of points (m, k) that no gap divides from an end's members; some become members.
+    def _on_set(self, number: int, theta: Tensor, walks: bool) -> Tensor:
+        """Mask of points (m, k) that lie on an end that is a curve, a surface or more.
 
-        With ``walks`` the way is also sought step by step along the set.
+        A point does if no gap divides it from a near member of the end. It becomes a member, so
+        that others may be beside it. With ``walks`` a curve is followed, which gives it members,
+        and on a surface steps are taken from a point towards the nearest member.
         """
         joined = torch.zeros(len(theta), dtype=torch.bool)
-        if not len(theta):
-            return joined
+        place, dimension = self._places[number], self.found[number].dimension
+        # of many points some are tried; the others are where the nearest of these are
         tried = torch.arange(0, len(theta), 1 + len(theta) // _MEMBERS)
-        dimension = self.found[number].dimension
-        while True:
-            left = tried[~joined[tried]]
-            if not len(left):
-                break
-            members, new = self._members[number], left[:0]
-            away = _apart(theta[left], members)
-            for column in away.topk(min(_TRIED_MEMBERS, len(members)), largest=False).indices.T:
-                new = left[self._no_gap(theta[left], members[column], dimension)]
+        while len(left := tried[~joined[tried]]):
+            away = _apart(theta[left], place.members)
+            new = left[:0]
+            for column in away.topk(min(_TRIED_MEMBERS, away.shape[1]), largest=False).indices.T:
+                new = left[self._no_gap(theta[left], place.members[column], dimension)]
                 if len(new):
                     break
-            if walks and not len(new) and self._traced[number] < math.inf:
-                reach = float(torch.cdist(theta[left], members[:1]).max())
-                if dimension == 1 and self._traced[number] < reach:
-                    self._trace(number, reach)
+            if walks and not len(new) and not place.is_whole:
+                reach = float(torch.cdist(theta[left], place.members[:1]).max())
+                if dimension == 1 and place.followed < reach:
+                    self._follow_curve(place, reach)
                     continue
                 if dimension > 1:
-                    new = left[self._leads(theta[left], members[away.argmin(1)], dimension)]
+                    nearest = place.members[away.argmin(1)]
+                    new = left[self._leads_to(theta[left], nearest, dimension)]
             if not len(new):
                 break
             joined[new] = True
-            members = torch.cat([members, theta[new]])
-            self._members[number] = members[:: 1 + len(members) // (2 * _MEMBERS)]
+            members = torch.cat([place.members, theta[new]])
+            place.members = members[:: 1 + len(members) // (2 * _MEMBERS)]
         if len(tried) < len(theta):
             joined = joined[tried][torch.cdist(theta, theta[tried]).argmin(1)]
         return joined
@@ -433,10 +447,10 @@ class Ends:
         inner, length = inner.reshape(_BETWEEN, *one.shape), (other - one).norm(dim=-1)
         at_kink = self._at_kink(one, other, rise)
         if bool(at_kink.any()):
-            inner[:, at_kink] = self._lowered(way[1:-1, at_kink], straight[0, at_kink])
-            rise = torch.where(at_kink, self._slope(one, other), rise)
+            inner[:, at_kink] = self._lowered_to(way[1:-1, at_kink], straight[0, at_kink])
+            rise = torch.where(at_kink, self._rise_by_slope(one, other), rise)
         way = torch.cat([one[None], inner, other[None]])
-        level = self._level(way, one, rise).all(0)
+        level = self._is_level(way, one, rise).all(0)
         return level & (way.diff(dim=0).norm(dim=-1).amax(0) <= 0.5 * length)
 
     def _steepness(self, theta: Tensor) -> tuple[Tensor, Tensor]:
@@ -445,8 +459,8 @@ class Ends:
         size = theta.abs().clamp_min(_NONE).unsqueeze(2)
         return steep, _UNITS * (steep @ size).squeeze(2)
 
-    def _slope(self, one: Tensor, other: Tensor) -> Tensor:
-        """Change of the loss by the slopes next to points (m, k), (m,); 0 but at kinks."""
+    def _rise_by_slope(self, one: Tensor, other: Tensor) -> Tensor:
+        """Rise of the loss between points (m, k) by slopes beside them, (m,); 0 but at kinks."""
         places = [x + _BESIDE * (y - x) for x, y in ((one, other), (other, one))]
         speed = torch.stack([self._flow.field(place).detach().norm(dim=1) for place in places])
         speed = (speed.amax(0) - self._steepness(one)[1].norm(dim=1)).clamp_min(0.0)
@@ -456,9 +470,9 @@ class Ends:
         """Mask of pairs of minima (m, k) at a kink, between which the loss rises so much, (m,)."""
         if type(self._flow).field is not Model.field:
             return torch.zeros(len(one), dtype=torch.bool)
-        return self._slope(one, other) > _AT_KINK * rise.clamp_min(0.0)
+        return self._rise_by_slope(one, other) > _AT_KINK * rise.clamp_min(0.0)
 
-    def _lowered(self, theta: Tensor, level: Tensor) -> Tensor:
+    def _lowered_to(self, theta: Tensor, level: Tensor) -> Tensor:
         """Points (…, m, k) after steps to where a loss without curvature is at a level (m,)."""
         for _ in range(_LOWERED):
             excess = (self.model.loss(theta).detach() - level).clamp_min(0.0)
@@ -474,7 +488,9 @@ class Ends:
         one, loss = theta.expand_as(others), self.model.loss(others).detach()
         here = self.model.loss(theta[None]).detach()
         alike = self._at_kink(one, others, middle - here)
-        alike &= (middle > here) & ((loss - here).abs() <= _LEVEL * self._slope(one, others))
+        alike &= (middle > here) & (
+            (loss - here).abs() <= _LEVEL * self._rise_by_slope(one, others)
+        )
         near = alike.nonzero()[:, 0]
         near = near[away[near].argsort()[:_TRIED_MEMBERS]]
         if len(near):
@@ -482,10 +498,10 @@ class Ends:
         if not len(near):
             return 0
         radius = 0.1 * away[near].amin()
-        moved = self._lowered(theta + radius * torch.eye(len(theta)).to(theta), here) - theta
+        moved = self._lowered_to(theta + radius * torch.eye(len(theta)).to(theta), here) - theta
         return int((torch.linalg.svdvals(moved / radius) > _NEW).sum())
 
-    def _level(self, place: Tensor, one: Tensor, rise: Tensor) -> Tensor:
+    def _is_level(self, place: Tensor, one: Tensor, rise: Tensor) -> Tensor:
         """Return whether the loss at places (…, m, k) equals that at ``one`` (m, k).
 
         Tolerated are rounding and a small part of ``rise`` (m,), a loss difference met nearby.
@@ -523,19 +539,19 @@ class Ends:
         back = (new - begun).norm(dim=1) / length
         rise = (self.model.loss(begun).detach() - self.model.loss(here).detach()).abs()
         counts = (uneven <= _UNEVEN * bent + _STRAIGHT * length) & (back <= _BACK)
-        return new, there, counts & self._level(new, here, rise), back
+        return new, there, counts & self._is_level(new, here, rise), back
 
-    def _trace(self, number: int, length_scale: float) -> None:
-        """Follow a curve of ends from its first member both ways, and take the places as members.
+    def _follow_curve(self, place: _Place, length_scale: float) -> None:
+        """Follow a curve from its first member both ways; the points become members.
 
-        It ends where the curve closes, or so many times ``length_scale`` away.
+        It ends where the curve closes, or ``_FAR`` times ``length_scale`` away.
         """
-        first = self._members[number][:1]
+        first = place.members[:1]
         here, tangents = first.repeat(2, 1), self._tangents(first, 1).repeat(2, 1, 1)
         direction = tangents[:, 0] * first.new_tensor([[1.0], [-1.0]])
-        length = self._straight(first[0], direction).clamp_max(length_scale)
-        shortest, going, places = length / 2**40, torch.arange(2), [self._members[number]]
-        self._traced[number] = length_scale
+        length = self._straight_reach(first[0], direction).clamp_max(length_scale)
+        shortest, going, places = length / 2**40, torch.arange(2), [place.members]
+        place.followed = length_scale
         for _ in range(_MEMBERS):
             ahead = length[going].unsqueeze(1) * direction[going]
             new, there, counts, back = self._step(here[going], ahead, tangents[going])
@@ -549,16 +565,16 @@ class Ends:
             if bool(closed.any()):
                 last = new[closed]  # on a thin loop it may be on the other side
                 if bool(self._no_gap(last, first.expand_as(last), 1).any()):
-                    self._traced[number] = math.inf
+                    place.is_whole = True
                     break
             far = torch.zeros(2, dtype=torch.bool)
             far[rows] = away > _FAR * length_scale
             going = going[~far[going] & (length[going] > shortest[going])]
             if not len(going):
                 break
-        self._members[number] = torch.cat(places)
+        place.members = torch.cat(places)
 
-    def _leads(self, one: Tensor, other: Tensor, dimension: int) -> Tensor:
+    def _leads_to(self, one: Tensor, other: Tensor, dimension: int) -> Tensor:
         """Return whether steps to the other point along the set arrive there, (m,)."""
         length = (other - one).norm(dim=1) / _BETWEEN
         here, tangents, arrived = one.clone(), self._tangents(one, dimension), length < 0
@@ -631,7 +647,7 @@ class Ends:
         flat = across[rates <= _SLOW * rates[:1]]
         if not len(flat):
             return 0
-        lengths = self._straight(theta, flat)
+        lengths = self._straight_reach(theta, flat)
         usual = float(theta.abs().max()) or 1.0  # where any length will do
         lengths = torch.where(lengths.isinf(), usual, lengths)
         ranks = []
@@ -657,10 +673,10 @@ class Ends:
             ranks.append(int((torch.linalg.svdvals(moved[rests]) > _NEW).sum()))
         return min(ranks)
 
-    def _straight(self, theta: Tensor, directions: Tensor) -> Tensor:
-        """Distance along directions (m, k) from a point (k,) to another Jacobian, (m,).
+    def _straight_reach(self, theta: Tensor, directions: Tensor) -> Tensor:
+        """How far along directions (m, k) from a point (k,) the Jacobian stays what it is, (m,).
 
-        The first such power of 2; ∞ where it never changes.
+        The first power of 2 at which it has changed; ∞ where it never does.
         """
         jacobian = self._flow.jacobian(theta[None]).detach().nan_to_num()[0]
         lengths = torch.pow(2.0, torch.arange(-80, 61, dtype=theta.dtype))
@@ -684,12 +700,12 @@ class Ends:
             between = self.model.loss(torch.cat([middle, inner])).detach()
             if len(inner) == 1:  # what the loss is a little way off
                 way = torch.eye(inner.shape[1], dtype=inner.dtype)
-                far = self._straight(inner[0], way)
+                far = self._straight_reach(inner[0], way)
                 off = inner + (far[:, None] * way)[far.isfinite()]
                 between = torch.cat([between, self.model.loss(off).detach()])
             between = between[between.isfinite()]
             unit = float(between.max() - between.min()) if len(between) else 0.0
-            known = self._known(inner, unit)
+            known = self._resolution(inner, unit)
         kinds = [_NUMBERED.get(end.kind, 2) for end in self.found]
         losses = _ranks([end.loss for end in self.found], _IN_ORDER * unit)
         places = [_ranks(*column) for column in zip(theta.T.tolist(), known.tolist(), strict=True)]
@@ -697,8 +713,7 @@ class Ends:
         order = sorted(range(len(keys)), key=keys.__getitem__)
         counts: dict[str, int] = {}
         found = [self.found[i] for i in order]
-        self._members = [self._members[i] for i in order]
-        self._traced = [self._traced[i] for i in order]
+        self._places = [self._places[i] for i in order]
         self.found = []
         for end in found:
             counts[end.kind] = counts.get(end.kind, 0) + 1
@@ -708,8 +723,8 @@ class Ends:
         self._rounding = _EQUAL * unit
         return torch.tensor([0, *(1 + order.index(i) for i in range(len(order)))])
 
-    def _known(self, theta: Tensor, unit: float) -> Tensor:
-        """By how much ends (n, k) differ in coordinates, (k,); ∞ where that changes no loss."""
+    def _resolution(self, theta: Tensor, unit: float) -> Tensor:
+        """Differences of coordinates that order ends (n, k), (k,); ∞ if no loss depends on one."""
         low, high = theta.amin(0), theta.amax(0)
         first = theta[theta.argmin(0)]
         parts = torch.tensor([0.0, *_PARTS, 1.0], dtype=theta.dtype).reshape(-1, 1, 1)

@@ -40,14 +40,9 @@ def stability(model: Model, theta: Tensor, decisive: bool, radius: Tensor | None
     smaller and smaller distances: a saddle if it leads away on one of them, else a local minimum,
     which may be flat along itself; unresolved where the field about it is zero by underflow. A line
     of rest of a field, as a conserved mass makes it, is unresolved where the flow leads away on one
-    side: concentrations may never get there.
-
-    Args:
-        model: any model.
-        theta: critical points, shape (n, k).
-        decisive: the points are critical only within an integrator's error.
-        radius: how far from each point to look at most, (n,); by default the size of its
-            coordinates.
+    side: concentrations may never get there. Points (n, k) that are ``decisive`` are critical only
+    within an integrator's error. They are looked at no further than ``radius`` (n,), by default the
+    size of their coordinates.
     """
     jacobian = model.jacobian(theta).nan_to_num()
     rates = torch.linalg.eigvals(without_dust(jacobian))
@@ -108,13 +103,13 @@ def _leaves(model: Model, theta: Tensor, jacobian: Tensor, zero: Tensor, radius:
     """Mask of points (m, k) that the flow leaves along a direction without a rate, (m,)."""
     distances = 0.5 ** torch.arange(1, _DISTANCES + 1).to(theta)
     near = distances[_FIRST : _FIRST + 1]
-    flat, velocity, noise, _ = _along(model, theta, jacobian, zero, radius, near)
+    flat, velocity, noise, _ = _velocities_along(model, theta, jacobian, zero, radius, near)
     leaves = torch.zeros_like(flat[:, 0])
     tried = (flat & (velocity.abs() > _RESOLVED * noise)[..., 0].any(0)).any(1).nonzero()[:, 0]
     if not len(tried):
         return leaves
     theta, jacobian, zero, radius = theta[tried], jacobian[tried], zero[tried], radius[tried]
-    flat, velocity, noise, own = _along(model, theta, jacobian, zero, radius, distances)
+    flat, velocity, noise, own = _velocities_along(model, theta, jacobian, zero, radius, distances)
     counts = velocity.abs() > torch.maximum(_RESOLVED * noise, _BEYOND_ERROR * own)
     # the smallest distances come last: the first so many that count, from there
     count = counts.flip(-1).long().cumsum(-1)
@@ -130,7 +125,7 @@ def _leaves(model: Model, theta: Tensor, jacobian: Tensor, zero: Tensor, radius:
     return leaves
 
 
-def _along(
+def _velocities_along(
     model: Model, theta: Tensor, jacobian: Tensor, zero: Tensor, radius: Tensor, distances: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Mask of directions (m, j) that are flat; on both sides, at so many distances, the velocity
