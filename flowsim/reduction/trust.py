@@ -208,13 +208,13 @@ def agreement(
     theta = model.embed(points).repeat_interleave(runs, 0)
     drawn = torch.randn(theta.shape, generator=generator, dtype=torch.float64).to(theta)
     network = model.network
-    first, ended, fall = _train(
+    first, ended, fall = _descend(
         network.losses_and_gradients, network.curvatures, theta + noise * drawn, until, most
     )
     limits = find_limits(model, points)
     predicted, unresolved = limits.loss.clone(), limits.label == int(Label.UNRESOLVED)
     if bool(unresolved.any()):
-        begun, came, left = _train(
+        begun, came, left = _descend(
             model.losses_and_gradients, model.curvatures, points[unresolved], until, most
         )
         predicted[unresolved] = torch.where(left <= _tolerance(came, begun), came, torch.nan)
@@ -228,14 +228,11 @@ def agreement(
     return Agreement(predicted, *(x.reshape(-1, runs) for x in (ended, right, diverged, undecided)))
 
 
-def _train(
-    evaluate: Callable[[Tensor], tuple[Tensor, Tensor]],
-    curve: Callable[[Tensor, Tensor], Tensor],
-    theta: Tensor,
-    until: float,
-    most: int,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Descend from rows (m, P) by steps that the curvature bounds.
+def _descend(
+    evaluate: Callable[[Tensor], tuple[Tensor, Tensor]], curve: Callable[[Tensor, Tensor], Tensor],
+    theta: Tensor, until: float, most: int,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Descend from rows (m, P) by steps that the curvature bounds, as the gradient flow does.
 
     Returns the losses where the curvature was last ``_FLATTER`` times as large, or at first, the
     last losses, and the last rate times ``until``, ∞ of a row that ran out of steps.
@@ -251,10 +248,11 @@ def _train(
     latest = loss[:, None].repeat(1, _LATEST)
     # times and losses of two earlier points, each a tenth of its time after the one before
     marks = torch.stack([clock, loss, clock, loss], 1)
-    kink = torch.full_like(row, -_AT_KINK)
+    kink = torch.full_like(row, -_AT_KINK)  # the step at which the row last slid along one
     for step in range(most + 1):
         speed = gradient.square().sum(1)
         rests = speed * until <= _REST * (first[row] - loss).abs()
+        # along a kink the loss falls slower than the gradient says
         measured = (marks[:, 1] - loss) / (clock - marks[:, 0]).clamp_min(1e-300)
         speed = torch.where(step - kink < _AT_KINK, torch.minimum(speed, measured.abs()), speed)
         going = loss.isfinite() & (clock < until) & ~rests & (step < most)
@@ -267,12 +265,7 @@ def _train(
         if not len(row):
             break
         if step % _LOOK == 0:
-            for _ in range(_LATER if step else _FIRST):
-                turned = curve(theta, along)
-                now = turned.norm(dim=1) / along.norm(dim=1)
-                mixed = turned + 1e-2 * now[:, None] * along
-                mixed = mixed / mixed.norm(dim=1, keepdim=True)
-                along = torch.where(mixed.isfinite().all(1, keepdim=True), mixed, along)
+            now, along = _largest_curvature(curve, theta, along, _LATER if step else _FIRST)
             flatter = (now > 0) & (_FLATTER * now < bends[row])
             first[row] = torch.where(flatter, loss, first[row])
             bends[row] = torch.where(flatter | (bends[row] == 0), now, bends[row])
@@ -285,9 +278,8 @@ def _train(
         promised = taken * gradient.square().sum(1)
         falls = new <= loss - _FALL * promised + _ROUNDING * loss.abs()
         small = _ABOVE * (first[row] - lowest)
-        lower = (new <= latest.amax(1) - _LOWER * promised) | (
-            (promised <= small) & (new <= lowest + small)
-        )
+        lower = new <= latest.amax(1) - _LOWER * promised
+        lower |= (promised <= small) & (new <= lowest + small)
         slides = ~falls & (taken <= _SHORT * longest) & lower
         moved = (falls | slides) & new.isfinite() & slope.isfinite().all(1)
         kink = torch.where(slides, step, kink)
@@ -300,3 +292,16 @@ def _train(
         passed = (clock > _TENTH * marks[:, 2])[:, None]
         marks = torch.where(passed, torch.stack([marks[:, 2], marks[:, 3], clock, loss], 1), marks)
     return first, ended, fall
+
+
+def _largest_curvature(
+    curve: Callable[[Tensor, Tensor], Tensor], theta: Tensor, along: Tensor, iterations: int
+) -> tuple[Tensor, Tensor]:
+    """The largest curvature at rows (m, P) by power iterations, (m,), and its directions (m, P)."""
+    for _ in range(iterations):
+        turned = curve(theta, along)
+        size = turned.norm(dim=1) / along.norm(dim=1)
+        mixed = turned + 1e-2 * size[:, None] * along
+        mixed = mixed / mixed.norm(dim=1, keepdim=True)
+        along = torch.where(mixed.isfinite().all(1, keepdim=True), mixed, along)
+    return size, along
