@@ -68,20 +68,28 @@ def _coupled(basis: Tensor, sizes: list[int]) -> list[Tensor]:
     return [basis @ part for part in parts]
 
 
-def _sparse(group: Tensor) -> Tensor:
-    """An orthonormal basis (P, m) of the same space, by elimination."""
-    rows = group.T.clone()
+def echelon(rows: Tensor, pivot: float) -> Tensor:
+    """Rows (q, m) of the same span in reduced echelon form.
+
+    The next pivot is in the first column with an entry above this part of the largest one left.
+    """
+    rows = rows.clone()
     used: list[int] = []
     for _ in range(len(rows)):
-        open_rows = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
-        open_rows[used] = False
-        column = _first(torch.where(open_rows[:, None], rows, 0.0).abs().amax(0))
-        row = int(torch.where(open_rows, rows[:, column].abs(), -1.0).argmax())
+        left = rows.abs()
+        left[used] = 0.0
+        column = int((left.amax(0) > pivot * left.max()).nonzero()[0, 0])
+        row = int(left[:, column].argmax())
         rows[row] = rows[row] / rows[row, column]
         others = torch.arange(len(rows), device=rows.device) != row
         rows[others] = rows[others] - rows[others, column, None] * rows[row]
         used.append(row)
-    rows = rows[used]
+    return rows[used]
+
+
+def _sparse(group: Tensor) -> Tensor:
+    """An orthonormal basis (P, m) of the same space, by elimination."""
+    rows = echelon(group.T, _PIVOT)
     rows = torch.where(rows.abs() < _SAME * rows.abs().amax(1, keepdim=True), 0.0, rows)
     found: list[Tensor] = []
     for row in rows:  # disjoint rows are orthogonal already

@@ -34,11 +34,6 @@ class _Closed(nn.Module):
 class Network:
     """L of a vector of all weights that are trained, in double precision.
 
-    Args:
-        loss: of the weights, as ``weights`` has them: a tensor, a dictionary, a module. Of a module
-            it may also take nothing.
-        weights: the start.
-
     Attributes:
         shapes: of the weights by name, in their order.
         start: all of them, (P,), float64.

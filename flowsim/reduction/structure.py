@@ -13,6 +13,7 @@ from torch import Tensor
 
 from flowsim.errors import InputError, require_integer
 from flowsim.reduction.found import ReducedNetwork, reduce
+from flowsim.reduction.names import echelon
 from flowsim.running import quickly
 
 #: Losses that differ by less, in parts of their spread over random points, are equal.
@@ -176,22 +177,23 @@ def conserved(model: ReducedNetwork, *others: ReducedNetwork, degree: int = 4) -
             f"{_MONOMIALS} are looked through"
         )
     points = _points(model, math.ceil(1.5 * len(powers) / len(models)) + 20, 3)
-    slopes = _slopes(powers, points)
+    slopes = _monomial_gradients(powers, points)
     rows = torch.cat([torch.einsum("nmk,nk->nm", slopes, m.gradient(points)) for m in models])
     found: list[Tensor] = []
     for size in range(1, degree + 1):
         column = [i for i, p in enumerate(powers) if len(p) <= size]
-        null = _null(rows[:, column])
+        null = _null_space(rows[:, column])
         padded = rows.new_zeros(len(null), len(powers))
         padded[:, column] = null
-        found += _new(padded, _products(found, powers, size))
-    at = _points(model, 3, 4)
-    gradients = torch.einsum("nmk,qm->nqk", _slopes(powers, at), torch.stack(found)) if found else 0
-    independent = max(map(_rank, gradients)) if isinstance(gradients, Tensor) else 0
-    texts = tuple(_text(q, powers, model.coordinates) for q in found)
-    return Conserved(
-        texts, independent, k - _reached(models, at[0], k - independent), len(models), degree
-    )
+        found += _independent_of(padded, _products(found, powers, size))
+    at, independent = _points(model, 3, 4), 0
+    if found:
+        slopes = _monomial_gradients(powers, at)
+        gradients = torch.einsum("nmk,qm->nqk", slopes, torch.stack(found))
+        independent = max(map(_rank, gradients))
+    texts = tuple(_as_text(q, powers, model.coordinates) for q in found)
+    allowed = k - _spanned_by_brackets(models, at[0], k - independent)
+    return Conserved(texts, independent, allowed, len(models), degree)
 
 
 @quickly
@@ -246,7 +248,7 @@ def origin_of_coordinates(
     )  # fmt: skip
 
 
-def _slopes(powers: list[tuple[int, ...]], points: Tensor) -> Tensor:
+def _monomial_gradients(powers: list[tuple[int, ...]], points: Tensor) -> Tensor:
     """Gradients of monomials, (n, m, k)."""
     found = points.new_zeros(len(points), len(powers), points.shape[1])
     for m, power in enumerate(powers):
@@ -257,24 +259,13 @@ def _slopes(powers: list[tuple[int, ...]], points: Tensor) -> Tensor:
     return found
 
 
-def _null(rows: Tensor) -> Tensor:
+def _null_space(rows: Tensor) -> Tensor:
     """The null space of a matrix, rows of a reduced echelon form, (q, m)."""
     rows = rows / rows.norm(dim=1, keepdim=True).clamp_min(1e-300)
     scale = rows.norm(dim=0).clamp_min(1e-300)
     _, sizes, right = torch.linalg.svd(rows / scale, full_matrices=True)
-    rows, top = right[int((sizes > _ZERO * sizes[0]).sum()) :] / scale, 0
-    for column in range(rows.shape[1]):
-        if top == len(rows):
-            break
-        best = top + int(rows[top:, column].abs().argmax())
-        if float(rows[best, column].abs()) <= _DROPPED * float(rows[top:].abs().max()):
-            continue
-        rows[[top, best]] = rows[[best, top]]
-        rows[top] = rows[top] / rows[top, column]
-        others = torch.arange(len(rows)) != top
-        rows[others] = rows[others] - rows[others, column, None] * rows[top]
-        top += 1
-    return torch.where(rows.abs() < _DROPPED, 0.0, rows[:])
+    rows = echelon(right[int((sizes > _ZERO * sizes[0]).sum()) :] / scale, _DROPPED)
+    return torch.where(rows.abs() < _DROPPED, 0.0, rows)
 
 
 def _products(found: list[Tensor], powers: list[tuple[int, ...]], degree: int) -> Tensor:
@@ -298,7 +289,7 @@ def _products(found: list[Tensor], powers: list[tuple[int, ...]], degree: int) -
     return torch.stack(every) if every else torch.zeros(0, len(powers), dtype=torch.float64)
 
 
-def _new(rows: Tensor, known: Tensor) -> list[Tensor]:
+def _independent_of(rows: Tensor, known: Tensor) -> list[Tensor]:
     """Polynomials that are no sums of known ones."""
     found: list[Tensor] = []
     rank = _rank(known) if len(known) else 0
@@ -316,7 +307,7 @@ def _rank(rows: Tensor) -> int:
     return int((sizes > 1e-7 * sizes[0].clamp_min(1e-300)).sum())
 
 
-def _reached(models: tuple[ReducedNetwork, ...], at: Tensor, most: int) -> int:
+def _spanned_by_brackets(models: tuple[ReducedNetwork, ...], at: Tensor, most: int) -> int:
     """The dimension that gradient fields and their brackets span at a point; at most ``most``."""
     Field = Callable[[Tensor], Tensor]
 
@@ -347,7 +338,7 @@ def _reached(models: tuple[ReducedNetwork, ...], at: Tensor, most: int) -> int:
     return rank
 
 
-def _text(polynomial: Tensor, powers: list[tuple[int, ...]], names: tuple[str, ...]) -> str:
+def _as_text(polynomial: Tensor, powers: list[tuple[int, ...]], names: tuple[str, ...]) -> str:
     """The polynomial of these coefficients and powers as text, such as x² − 0.5 y."""
     words = ""
     for i in polynomial.nonzero()[:, 0].tolist():
