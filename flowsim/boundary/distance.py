@@ -20,6 +20,7 @@ from flowsim.boundary.edges import (
     manifold_edges,
     nearest_on,
 )
+from flowsim.boundary.geometry import find_crossings
 from flowsim.boundary.shooting import Shooting
 from flowsim.errors import InputError
 from flowsim.flow.options import accepts_starts
@@ -204,7 +205,7 @@ class Search:
         nodes = np.stack([side.ravel() for side in mesh], axis=1)
         end_codes = self._codes_of_nodes(nodes, mesh[0].shape)
         self.start_codes = self.label(starts, exact=self.batched) if own is None else own
-        found = self._places(starts, nodes, end_codes)
+        found = self._nearest(starts, nodes, end_codes)
         self.distances = np.linalg.norm(found - starts, axis=1)
         self.distances[np.isnan(self.distances) & (self.start_codes > 0)] = np.inf
         return found
@@ -226,12 +227,12 @@ class Search:
         end_codes[rim] = self.label(nodes[rim.ravel()], exact=False)
         return end_codes
 
-    def _places(self, starts: np.ndarray, nodes: np.ndarray, end_codes: np.ndarray) -> np.ndarray:
+    def _nearest(self, starts: np.ndarray, nodes: np.ndarray, end_codes: np.ndarray) -> np.ndarray:
         """The nearest places: points on a line, on curves in a plane, else towards nodes."""
         if len(self.axes) == 1:
             return self._on_line(starts, nodes, end_codes)
         if len(self.axes) > 2:
-            return self._descended(starts, self._towards(starts, nodes, end_codes.ravel()))
+            return self._descended(starts, self._to_nodes(starts, nodes, end_codes.ravel()))
         edges = known_edges(self.model, self.window, self.fixed, self.label)
         if edges and explains(edges, self.axes, end_codes):
             return nearest_on(edges, starts, self.start_codes)
@@ -248,28 +249,24 @@ class Search:
 
     def _on_line(self, starts: np.ndarray, nodes: np.ndarray, end_codes: np.ndarray) -> np.ndarray:
         """The nearest of all places between neighbouring nodes or starts where the end changes."""
-        nodes, codes = (
-            np.concatenate([nodes, starts]),
-            np.concatenate([end_codes, self.start_codes]),
-        )
+        nodes = np.concatenate([nodes, starts])
+        codes = np.concatenate([end_codes, self.start_codes])
         order = np.argsort(nodes[:, 0], kind="stable")
         order = order[codes[order] > 0]
         nodes, codes = nodes[order], codes[order]
         at = np.flatnonzero(codes[1:] != codes[:-1])
-        places = self._sources(nodes[at], nodes[at + 1])
+        places = self._zeros_between(nodes[at], nodes[at + 1])
         rows = np.isnan(places[:, 0])
         pairs = np.stack([codes[at], codes[at + 1]], axis=1)
         places[rows] = self._crossed(nodes[at][rows], nodes[at + 1][rows], pairs[rows])
         away = np.abs(starts - places.T)
-        beside = (codes[at] == self.start_codes[:, None]) | (
-            codes[at + 1] == self.start_codes[:, None]
-        )
+        beside = (pairs == self.start_codes[:, None, None]).any(axis=2)
         away[~beside] = np.inf
         found: np.ndarray = np.pad(places, ((0, 1), (0, 0)), constant_values=np.nan)
         nearest = np.pad(away, ((0, 0), (0, 1)), constant_values=1e300).argmin(axis=1)
         return found[nearest]
 
-    def _sources(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    def _zeros_between(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         """Zeros between places (m, 1) whose field points apart; NaN with more than one coordinate.
 
         With one coordinate these zeros are the boundary.
@@ -277,18 +274,16 @@ class Search:
         if len(self.model.coordinates) > 1:
             return np.full(low.shape, np.nan)
         apart = (self._field(low) <= 0) & (self._field(high) > 0)
-        for _ in range(_EXACTLY):
-            middle = (low + high) / 2
-            above = self._field(middle) > 0
-            low, high = np.where(above, low, middle), np.where(above, middle, high)
-        return np.where(apart, (low + high) / 2, np.nan)
+        side = lambda x: np.where(self._field(x)[:, 0] > 0, 2, 1)  # noqa: E731
+        zeros = find_crossings(side, low, high, _EXACTLY, end=1).along(low, high)
+        return np.where(apart, zeros, np.nan)
 
     def _field(self, places: np.ndarray) -> np.ndarray:
         """The field at places, (m, k)."""
         field: np.ndarray = self.model.field(torch.from_numpy(places)).detach().numpy()
         return field
 
-    def _towards(self, starts: np.ndarray, nodes: np.ndarray, end_codes: np.ndarray) -> np.ndarray:
+    def _to_nodes(self, starts: np.ndarray, nodes: np.ndarray, end_codes: np.ndarray) -> np.ndarray:
         """The nearest of the boundary points towards the nearest nodes with another end."""
         best = np.full(starts.shape, np.nan)
         for own in np.unique(self.start_codes[self.start_codes > 0]):
@@ -330,7 +325,7 @@ class Search:
                 place = self._on_way(start, place, 1e-2 * step, own)
             away = np.linalg.norm(place - start, axis=1)
             step = np.minimum(step, away)
-            moved = self._moved(start, place, own, step)
+            moved = self._nearest_on_quadratic(start, place, own, step)
             trial = self._on_way(start, moved, step, own)
             gain = away - np.linalg.norm(trial - start, axis=1)
             place = np.where(gain[:, None] > 0, trial, place)
@@ -358,7 +353,7 @@ class Search:
         found[there] = self._crossed(inner[there], outer[there], pairs[there])
         return found
 
-    def _moved(
+    def _nearest_on_quadratic(
         self, start: np.ndarray, place: np.ndarray, own: np.ndarray, step: np.ndarray
     ) -> np.ndarray:
         """The nearest places of the quadratic boundary through probes beside a point on it."""
