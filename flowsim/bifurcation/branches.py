@@ -52,12 +52,7 @@ class Branch:
 
 
 class Tracer:
-    """Follows zeros of a system in the space that is scaled by the sizes of its numbers.
-
-    Args:
-        system: the field or map.
-        size: of the coordinates, (size,), by which steps are measured.
-    """
+    """Follows zeros of a system in the space that is scaled by the ``size`` of its coordinates."""
 
     def __init__(self, system: System, size: Tensor) -> None:
         self.system, self.size = system, size
@@ -125,10 +120,9 @@ class Tracer:
         self, guess: Tensor, along: Tensor, kept: Tensor, steps: int = _CORRECTIONS,
         exact: float = _EXACT,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-        """Zeros in the plane across ``along`` through guesses (n, size + 1).
+        """Zeros in the plane across ``along`` through guesses (n, size + 1), by Newton's steps.
 
-        Returns the points, whether each has converged, ∂F before the last step, and the number of
-        Newton's steps.
+        Returns the points, whether each has converged, ∂F before the last step, and how many steps.
         """
         point, n = guess.clone(), len(guess)
         going = torch.arange(n)

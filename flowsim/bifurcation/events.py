@@ -105,7 +105,7 @@ def _located(tracer: Tracer, branches: list[Branch], folds: bool) -> list[Event]
             if folds and float(ways[j, -1].abs()) > _TURNED**0.5:
                 continue  # a jump of the tangent
             if folds:
-                push, left = slopes[j, :, -1], _left(slopes[j, :, :-1], dimension)
+                push, left = slopes[j, :, -1], _left_vector(slopes[j, :, :-1], dimension)
                 crosses = float((left @ push).abs()) <= _ZERO * float(push.norm())
                 kind, critical = (
                     "pitchfork" if crosses else "fold",
@@ -118,7 +118,7 @@ def _located(tracer: Tracer, branches: list[Branch], folds: bool) -> list[Event]
     return found
 
 
-def _left(slope: Tensor, dimension: int) -> Tensor:
+def _left_vector(slope: Tensor, dimension: int) -> Tensor:
     """The left singular vector (size,) of the least singular value that is no continuum's."""
     left: Tensor = torch.linalg.svd(slope)[0]
     return left[:, slope.shape[-1] - 1 - dimension]
@@ -177,7 +177,7 @@ def _kind(tracer: Tracer, point: Tensor, slope: Tensor, dimension: int) -> tuple
     part = torch.nn.functional.pad(_SMALL * critical, (0, 1))
     places = torch.stack([point + part, point, point - part])
     up, here, down = (s @ critical for s in tracer.slope(places)[..., :-1])
-    left = _left(slope[:, :-1], dimension)
+    left = _left_vector(slope[:, :-1], dimension)
     second, third = (up - down) / (2 * _SMALL), (up - 2 * here + down) / _SMALL**2
     bends = float((left @ second).abs())
     symmetric = bends <= _ZERO * float(second.norm() + third.norm()) + 1e-9
@@ -195,16 +195,16 @@ def switched(tracer: Tracer, event: Event) -> tuple[Tensor, Tensor]:
     guess = torch.stack([place + _ASIDE * way, place - _ASIDE * way])
     kept = tracer.continua(tracer.slope(place[None])[..., :-1])
     along = way.expand(2, -1)
-    none = kept[..., :0].expand(2, -1, -1) if not event.dimension else _gauge(kept, event)
-    point, done, _, _ = tracer.corrected(guess, along, none, steps=20)
+    fixed = _other_directions(kept, event) if event.dimension else kept[..., :0].expand(2, -1, -1)
+    point, done, _, _ = tracer.corrected(guess, along, fixed, steps=20)
     ok = done & (point[:, -1] > 0) & (point[:, -1] < 1)
     ok &= (point - place).norm(dim=1) < 10 * _ASIDE
     state, value = tracer.split(point[ok])
     return state, value
 
 
-def _gauge(kept: Tensor, event: Event) -> Tensor:
-    """The directions along the continuum at an event, without the critical one, (2, size, d)."""
+def _other_directions(kept: Tensor, event: Event) -> Tensor:
+    """The continuum's directions at an event but for the critical one, (2, size, d)."""
     own = kept[0] - event.critical.unsqueeze(1) * (event.critical @ kept[0])
     left: Tensor = torch.linalg.svd(own, full_matrices=False)[0]
     return left[:, : event.dimension].expand(2, -1, -1)

@@ -56,20 +56,16 @@ class Diagram:
 
 
 def diagram(system: System, values: Tensor, starts: Tensor, ends: Sequence[Tensor]) -> Diagram:
-    """Search at every value, follow what is found, and switch at what crosses.
+    """Search zeros at values (m,), follow what is found, and switch branches at what crosses.
 
-    Args:
-        system: the field or map.
-        values: of the parameter at which zeros are searched, (m,).
-        starts: from which they are searched, (n, k).
-        ends: further places at each value, such as limits of trajectories, (·, k) each.
+    They are searched from starts (n, k) and, at each value, from ``ends`` (·, k), such as limits.
     """
     state, value = _guesses(system, values, starts, ends)
     found = Diagram([], [])
     seeds: tuple[Tensor, Tensor] = state[:0], value[:0]
     while True:
         tracer, state, value = _zeros(system, state, value)
-        one = _one_period(tracer, values, *_of_this_period(system, state, value), *seeds)
+        one = _one_period(tracer, values, *_without_shorter_period(system, state, value), *seeds)
         flips = [event for event in found.events if event.kind == "flip"]
         born = {round(flip.value, 6) for flip in flips}
         shift = len(found.branches)
@@ -104,7 +100,7 @@ def _guesses(
         state.append(place[near.all(1)])
         value.append(torch.full((len(state[-1]),), at, dtype=values.dtype))
     for at in values[sampled(values)].tolist() if len(system.coordinates) > 1 else ():
-        known = _known(system, at)
+        known = _known_critical_points(system, at)
         state.append(known)
         value.append(torch.full((len(known),), at, dtype=values.dtype))
     return system.lift(torch.cat(state)), torch.cat(value)
@@ -115,7 +111,7 @@ def sampled(values: Tensor) -> Tensor:
     return torch.linspace(0, len(values) - 1, min(_ASKED, len(values))).round().long().unique()
 
 
-def _known(system: System, value: float) -> Tensor:
+def _known_critical_points(system: System, value: float) -> Tensor:
     """Critical points that the model at a value knows, (m, k)."""
     model = system.model(value)
     plane = model.plane
@@ -146,7 +142,7 @@ def _zeros(system: System, state: Tensor, value: Tensor) -> tuple[Tracer, Tensor
     return Tracer(system, size), found, value
 
 
-def _of_this_period(system: System, state: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+def _without_shorter_period(system: System, state: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """The zeros that have no shorter period."""
     if system.step is None or system.step.period == 1:
         return state, value
@@ -161,7 +157,7 @@ def _one_period(
     """The branches through zeros (n, size), and through further ones that come first."""
     state, value, dimension = _distinct(tracer, torch.cat([more, state]), torch.cat([at, value]))
     few = (dimension == 0) | torch.isin(value, values[sampled(values)])  # of continua
-    stays = _stays(tracer, values, state, dimension)
+    stays = _stays_put(tracer, values, state, dimension)
     few &= stays
     step = tracer.system.step
     if step is not None and step.period > 1:
@@ -185,27 +181,27 @@ def _one_period(
         seeds = _first_of_each(tracer, state, value, dimension, left)
         if not len(seeds) or len(branches) >= _MOST:
             break
-        new = _different(tracer, tracer.trace(state[seeds], value[seeds]))
+        new = _without_repeats(tracer, tracer.trace(state[seeds], value[seeds]))
         left[seeds] = False
         branches += new
-        _claim(tracer, new, state, value, dimension, left)
+        _strike_out(tracer, new, state, value, dimension, left)
         events = events_of(tracer, branches)
         crosses = [x for x in events if x.kind in ("pitchfork", "transcritical")]
-        fresh = [x for x in crosses if not any(_alike(tracer, x, y) for y in done)]
+        fresh = [x for x in crosses if not any(_at_one_place(tracer, x, y) for y in done)]
         done += fresh
         crossing = [switched(tracer, event) for event in fresh]
         if any(len(value) for _, value in crossing):
             more, at, other = _distinct(
                 tracer, torch.cat([x for x, _ in crossing]), torch.cat([y for _, y in crossing])
             )
-            free = _stays(tracer, values, more, other)
-            _claim(tracer, branches, more, at, other, free)
+            free = _stays_put(tracer, values, more, other)
+            _strike_out(tracer, branches, more, at, other, free)
             state, value = torch.cat([state, more]), torch.cat([value, at])
             dimension, left = torch.cat([dimension, other]), torch.cat([left, free])
     return Diagram(branches, events, not bool(stays.all()))
 
 
-def _stays(tracer: Tracer, values: Tensor, state: Tensor, dimension: Tensor) -> Tensor:
+def _stays_put(tracer: Tracer, values: Tensor, state: Tensor, dimension: Tensor) -> Tensor:
     """Mask of states (n, size) that are isolated, or zeros at all values.
 
     A continuum that moves has no point of its own to follow, and may change its shape.
@@ -220,7 +216,7 @@ def _stays(tracer: Tracer, values: Tensor, state: Tensor, dimension: Tensor) -> 
     return stays
 
 
-def _alike(tracer: Tracer, one: Event, other: Event) -> bool:
+def _at_one_place(tracer: Tracer, one: Event, other: Event) -> bool:
     """Return whether two events are at one place."""
     near = abs(one.value - other.value) <= 1e-6 * tracer.span
     return near and float((one.state - other.state).abs().max()) <= 1e-4
@@ -246,11 +242,11 @@ def _distinct(tracer: Tracer, state: Tensor, value: Tensor) -> tuple[Tensor, Ten
     if tracer.system.step is not None:  # cycles so steep that rounding decides
         sure &= sizes[:, 0] * FLAT < tracer.size.max()
     sure &= ~((part > FLAT) & (part < _UNCLEAR)).any(1)
-    sure &= (dimension == 0) | _on_continuum(tracer, state, value, dimension)
+    sure &= (dimension == 0) | _has_zeros_beside(tracer, state, value, dimension)
     return state[sure], value[sure], dimension[sure]
 
 
-def _on_continuum(tracer: Tracer, state: Tensor, value: Tensor, dimension: Tensor) -> Tensor:
+def _has_zeros_beside(tracer: Tracer, state: Tensor, value: Tensor, dimension: Tensor) -> Tensor:
     """Mask of zeros (n, size) that have other zeros along their flat directions.
 
     An isolated zero at which a rate vanishes, as at a fold or flip, has none.
@@ -322,14 +318,10 @@ def _crossings(branch: Branch, at: Tensor, near: float) -> tuple[Tensor, Tensor]
     return branch.state[step] + part * (branch.state[step + 1] - branch.state[step]), which
 
 
-def _claim(
-    tracer: Tracer,
-    branches: list[Branch],
-    state: Tensor,
-    value: Tensor,
-    dimension: Tensor,
+def _strike_out(
+    tracer: Tracer, branches: list[Branch], state: Tensor, value: Tensor, dimension: Tensor,
     left: Tensor,
-) -> None:
+) -> None:  # fmt: skip
     """Remove the zeros that lie on these branches from the mask ``left``."""
     for branch in branches:
         rows = (left & (dimension == branch.dimension)).nonzero()[:, 0]
@@ -351,14 +343,14 @@ def _claim(
         left[rows[mine[on]]] = False
 
 
-def _different(tracer: Tracer, branches: list[Branch]) -> list[Branch]:
+def _without_repeats(tracer: Tracer, branches: list[Branch]) -> list[Branch]:
     """The branches without those that another one passes through at its middle point."""
     kept: list[Branch] = []
     for branch in sorted(branches, key=lambda branch: -len(branch.value)):
         i = len(branch.value) // 2
         state, value = branch.state[i : i + 1], branch.value[i : i + 1]
         free = torch.ones(1, dtype=torch.bool)
-        _claim(tracer, kept, state, value, torch.tensor([branch.dimension]), free)
+        _strike_out(tracer, kept, state, value, torch.tensor([branch.dimension]), free)
         if bool(free[0]):
             kept.append(branch)
     return kept

@@ -46,13 +46,8 @@ class Extended:
 
     The state is (θ, v, the first parameter, slack), scaled. Along a continuum θ is fixed and v
     across it; at a crossing θ is fixed along v too, and a slack term takes the place of the
-    symmetry. Slack is 0 where the event persists.
-
-    Args:
-        system: with two parameters.
-        size: of the coordinates.
-        event: of the first parameter where the second is ``other``.
-        other: value of the second parameter there.
+    symmetry. Slack is 0 where the event persists. The event is one of the first parameter where the
+    second is ``other``.
 
     Attributes:
         theta: scaled θ of the event, (k,).

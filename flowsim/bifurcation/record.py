@@ -44,12 +44,7 @@ class _Identities:
     alive: dict[str, End] = field(default_factory=dict)
 
     def matched(self, found: list[End], leads: dict[str, int]) -> list[str]:
-        """The names of the ends at a value.
-
-        Args:
-            found: the ends.
-            leads: which of them has in its basin the former end of that name.
-        """
+        """The names of the ends at a value; the former end of a name ``leads`` to which of them."""
         names: dict[int, str] = {}
         pairs = []
         for name, before in self.alive.items():

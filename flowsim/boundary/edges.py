@@ -34,6 +34,7 @@ _STRAIGHT = 0.99
 #: Distance from a saddle to ask where the flow leads from both sides, in parts of the window.
 _BESIDE = 1e-3
 
+#: Codes of the ends of places (m, 2) in the order of a window; not positive for no end.
 Labels = Callable[[np.ndarray], np.ndarray]
 
 
@@ -52,11 +53,7 @@ def manifold_edges(
 ) -> list[Edge]:
     """The stable manifolds that separate two ends in a window, of a model of two coordinates.
 
-    Args:
-        model: smooth there.
-        window: ranges of both coordinates, by name.
-        label: codes of places whose columns are the coordinates in the window's order.
-        beyond: how far outside the window saddles are sought, in parts of it.
+    Saddles are sought as far outside the window as ``beyond`` says, in parts of it.
     """
     wide = {
         name: (low - beyond * (high - low), high + beyond * (high - low))
@@ -69,7 +66,7 @@ def manifold_edges(
     sides = [m.saddle + sign * _beside(window) * m.across for m in found for sign in (1, -1)]
     end_codes = label(torch.stack(sides)[:, order].numpy()).reshape(-1, 2)
     return [
-        _edge(_cut(window, manifold.points[:, order]), pair)
+        _edge(_within(window, manifold.points[:, order]), pair)
         for manifold, pair in zip(found, end_codes, strict=True)
         if pair[0] != pair[1] and (pair > 0).all()
     ]
@@ -83,7 +80,7 @@ def _edge(points: np.ndarray, pair: np.ndarray) -> Edge:
     return Edge(points, np.broadcast_to(pair, points.shape))
 
 
-def _cut(window: Mapping[str, Range], points: np.ndarray) -> np.ndarray:
+def _within(window: Mapping[str, Range], points: np.ndarray) -> np.ndarray:
     """The parts of a curve in a window, which end on its rim; NaN outside."""
     low, high = np.array([*window.values()]).T
     inside = ((points >= low) & (points <= high)).all(axis=1)
@@ -117,14 +114,7 @@ def explains(edges: Sequence[Edge], axes: Sequence[np.ndarray], end_codes: np.nd
 def known_edges(
     model: Model, window: Mapping[str, Range], fixed: Mapping[str, float], label: Labels
 ) -> list[Edge]:
-    """The separatrices that a model knows in a window of its plane; none in other windows.
-
-    Args:
-        model: any model.
-        window: ranges of the two coordinates that vary, by name.
-        fixed: the others' values, by name.
-        label: codes of places whose columns are the coordinates in the window's order.
-    """
+    """The separatrices that a model knows in a window of its plane; none in other windows."""
     if len(model.coordinates) < 2 or {*window} != {model.plane.x, model.plane.y}:
         return []
     curves = model.plane.curves(window, fixed, _SAMPLED, quick=True)
@@ -134,7 +124,7 @@ def known_edges(
             continue
         axes = {model.plane.x: np.asarray(curve.x), model.plane.y: np.asarray(curve.y)}
         points = _with_corners(np.stack([axes[name] for name in window], axis=1))
-        inside = _cut(window, points)
+        inside = _within(window, points)
         there = np.flatnonzero(np.isfinite(inside[:, 0]))
         if len(there) < 3:
             continue
@@ -169,17 +159,11 @@ def bisected_edges(
 
     Between crossings a cubic goes through four of them. Between two another one is sought across
     that cubic, and again on both sides where the cubic was too far off. Crossings are bisected
-    where ``shooting`` finds none.
+    where ``shooting``, of a flow that can be differentiated, finds none, to brackets of the length
+    ``exact``. Cells with a corner of no end are left out.
 
-    Args:
-        label: codes of places (m, 2), not positive for no end.
-        axes: values of both coordinates at the nodes; ``end_codes``: theirs, in that order. Cells
-            with a corner of no end are left out.
-        exact: the length of brackets that are halved no more.
-        batched: whether labels of hundreds take about as long as those of a few. Then more are
-            asked at once than are needed, and ways between points are parted less often, as beside
-            a corner.
-        shooting: of the model, if its flow can be differentiated.
+    Labels that are ``batched`` take for hundreds about as long as for a few: more are asked at once
+    than are needed, and ways between points are parted less often, as beside a corner.
     """
     lattice = Lattice(end_codes.shape, 0)
     cells = lattice.cells(0)
@@ -208,17 +192,19 @@ def bisected_edges(
         inner, outer = _halved(label, inner, outer, ends[:, 0], _ROUGH, ahead)
     points = (inner + outer) / 2
     spacing = _SPACED[batched] * min(float(np.diff(values).max()) for values in axes)
-    keep = _spread(points, ends, number, spacing)
+    keep = _thinned(points, ends, number, spacing)
     inner, outer, ends, number = inner[keep], outer[keep], ends[keep], number[keep]
     points = crossed_at(label, inner, outer, ends, exact, batched, shooting)
-    keep = _spread(points, ends, number, spacing)
+    keep = _thinned(points, ends, number, spacing)
     points, ends, number = _refined(
         label, points[keep], ends[keep], number[keep], exact, batched, shooting
     )
-    return [_dense(points[number == i], ends[number == i]) for i in np.unique(number)]
+    return [_filled_in(points[number == i], ends[number == i]) for i in np.unique(number)]
 
 
-def _spread(points: np.ndarray, ends: np.ndarray, number: np.ndarray, spacing: float) -> np.ndarray:
+def _thinned(
+    points: np.ndarray, ends: np.ndarray, number: np.ndarray, spacing: float
+) -> np.ndarray:
     """Places along curves that are at least so far apart, the first and last of every part."""
     first = np.append(True, (np.diff(number) != 0) | (np.diff(ends, axis=0) != 0).any(axis=1))
     last = np.append(first[1:], True)
@@ -299,14 +285,9 @@ def _joined(points: np.ndarray, ends: np.ndarray, number: np.ndarray) -> np.ndar
 
 
 def _refined(
-    label: Labels,
-    points: np.ndarray,
-    ends: np.ndarray,
-    number: np.ndarray,
-    exact: float,
-    batched: bool,
-    shooting: Shooting | None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    label: Labels, points: np.ndarray, ends: np.ndarray, number: np.ndarray, exact: float,
+    batched: bool, shooting: Shooting | None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
     """The curves with further points, where a cubic does not predict them."""
     off = np.full(len(points), np.inf)  # how far off the cubic was around the way to the next point
     for _ in range(_LEVELS[batched]):
@@ -336,9 +317,8 @@ def _refined(
             sides = np.stack([guess[rows] + beside, guess[rows] - beside])
             end_codes = label(sides.reshape(-1, 2)).reshape(2, -1)
             for i in (0, 1):
-                pair = (np.stack([end_codes[i], end_codes[1 - i]], axis=1) == ends[at[rows]]).all(
-                    axis=1
-                )
+                codes = np.stack([end_codes[i], end_codes[1 - i]], axis=1)
+                pair = (codes == ends[at[rows]]).all(axis=1)
                 inner[rows[pair]], outer[rows[pair]] = sides[i, pair], sides[1 - i, pair]
             rows = rows[np.isfinite(inner[rows, 0])]
             found[rows] = crossed_at(
@@ -357,7 +337,7 @@ def _refined(
     return points, ends, number
 
 
-def _dense(points: np.ndarray, ends: np.ndarray) -> Edge:
+def _filled_in(points: np.ndarray, ends: np.ndarray) -> Edge:
     """One curve with places between its points; ends are 0 where they change."""
     joined = _joined(points, ends, np.zeros(len(points), int))
     at = np.flatnonzero(joined)
@@ -372,9 +352,7 @@ def _dense(points: np.ndarray, ends: np.ndarray) -> Edge:
 def nearest_on(edges: Sequence[Edge], points: np.ndarray, own: np.ndarray) -> np.ndarray:
     """The nearest place on a curve beside the basin of each point's end, (n, 2); NaN without one.
 
-    Args:
-        edges: curves with many places; between them they are parabolas.
-        points, own: (n, 2), and their codes (n,).
+    ``own`` are the codes (n,) of these ends. Between their places curves are parabolas.
     """
     found = np.full(points.shape, np.nan)
     if not edges:

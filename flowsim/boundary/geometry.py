@@ -114,18 +114,12 @@ def find_crossings(
     end: int | np.ndarray = Label.GLOBAL_MINIMUM,
     progress: Callable[[int], object] | None = None,
 ) -> Crossings:
-    """Bisect edges between starts inside and outside a basin, that of the global minima.
+    """Bisect edges between starts ``inner`` and ``outer`` (n, k), inside a basin and outside of it.
 
-    An edge with a start that has no label keeps its bracket.
-
-    Args:
-        label: labels of points, shape (n, k) -> (n,).
-        inner, outer: ends of the edges, shape (n, k).
-        halvings: how many times every edge is halved.
-        ahead: halvings that are looked up together, at all points that they may need. The result
-            is the same; it pays where many labels cost as little as a few.
-        end: the label inside the basin; of each edge its own, shape (n,).
-        progress: called with the number of halvings done, of all edges together.
+    An edge with a start that has no label keeps its bracket. Inside is the basin of the label
+    ``end``, of all edges or of each. Labels of ``ahead`` halvings are asked for together, at all
+    points that they may need: it pays where many labels cost as little as a few. ``progress`` is
+    called with the halvings done, of all edges together.
     """
     own = np.broadcast_to(end, len(inner))
     low, high, followed = np.zeros(len(inner)), np.ones(len(inner)), 0
@@ -181,11 +175,8 @@ def march(lattice: Lattice, cells: np.ndarray, inside: np.ndarray) -> Boundary:
     Each cell is cut along its main diagonal into two triangles or six tetrahedra, alike in all
     cells (Kuhn's triangulation), so that neighbours match: curves and surfaces have no gaps and
     end only at the edge of the grid. A vertex stands for the middle of the edge between its nodes.
-
-    Args:
-        lattice: of two or three axes.
-        cells: every finest cell whose corners differ, shape (n,).
-        inside: bool for each corner of each, in the order of ``Lattice.corners``, shape (n, 2^k).
+    Given are all finest cells whose corners differ, (n,), and for each corner, in the order of
+    ``Lattice.corners``, whether it is inside, (n, 2^k), k = 2 or 3.
     """
     k = len(lattice.coarse)
     corners = lattice.corners(cells, lattice.halvings)

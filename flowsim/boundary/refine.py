@@ -167,13 +167,10 @@ def refined_labels(record: xr.Dataset) -> xr.DataArray:
 
 
 def _record(
-    window: Window,
-    known: KnownLabels,
-    cells: np.ndarray,
-    boundary: Boundary,
-    crossings: Crossings,
-    points: np.ndarray,
-) -> xr.Dataset:
+    window: Window, known: KnownLabels, cells: np.ndarray, boundary: Boundary,
+    crossings: Crossings, points: np.ndarray,
+) -> xr.Dataset:  # fmt: skip
+    """The nodes, crossed cells and vertices of a boundary as variables."""
     lattice, fine = window.lattice, window.fine
     coords = {**window.fixed, **{f"fine_{n}": values for n, values in fine.items()}}
     record = xr.Dataset(coords=coords)
@@ -227,10 +224,7 @@ class KnownLabels:
 def crossed_cells(lattice: Lattice, known: KnownLabels, on_nodes: dict[int, int]) -> np.ndarray:
     """The crossed cells of the finest level, sorted; ``known`` holds all that was evaluated.
 
-    Args:
-        lattice: the grids.
-        known: evaluates nodes, and holds the labels of those known beforehand.
-        on_nodes: place, along some axes, of a plane that is to lie on nodes.
+    ``on_nodes`` has the place, by axis, of planes that are to lie on nodes.
     """
     cells, crossed = lattice.cells(0), np.empty(0, dtype=np.int64)
     for level in range(lattice.halvings + 1):
@@ -256,11 +250,6 @@ def expected_starts(crossed: int, dimensions: int, halvings: int) -> int:
     The boundary crosses 2^(k−1) times as many cells of k dimensions at every level; found were four
     to eight new nodes for each of them, and in the plane three edges to be halved for each of the
     finest. What is returned is eight, and the halvings of four edges, or eight in space.
-
-    Args:
-        crossed: how many cells of the coarsest grid are crossed.
-        dimensions: k.
-        halvings: how many times they are halved.
     """
     nodes = sum(8 * crossed << level * (dimensions - 1) for level in range(1, halvings + 1))
     edges = (4 if dimensions == 2 else 8) * crossed << halvings * (dimensions - 1)
@@ -320,11 +309,7 @@ class Window:
 
     @classmethod
     def over(
-        cls,
-        model: Model,
-        axes: dict[str, np.ndarray],
-        fixed: dict[str, float],
-        halvings: int,
+        cls, model: Model, axes: dict[str, np.ndarray], fixed: dict[str, float], halvings: int
     ) -> Window:
         """The window with the nodes ``axes`` and cells halved ``halvings`` times; or InputError."""
         starting_coordinates(model, [*axes, *fixed])

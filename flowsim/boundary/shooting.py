@@ -58,31 +58,24 @@ class Shooting:
     ℓ·(θ − saddle) / ℓ·w is Newton's step.
 
     Args:
-        model: whose flow it is.
         place: the model's coordinates (m, k) of places (m, d).
         end_codes: gives codes of the ends of θ (m, k), not positive for no end.
         size: of the places' differences, by which errors are measured.
     """
 
     def __init__(
-        self,
-        model: Model,
-        place: Callable[[Tensor], Tensor],
-        end_codes: Callable[[Tensor], np.ndarray],
-        size: float,
-    ) -> None:
+        self, model: Model, place: Callable[[Tensor], Tensor],
+        end_codes: Callable[[Tensor], np.ndarray], size: float,
+    ) -> None:  # fmt: skip
         self.model, self.place, self.end_codes, self.size = model, place, end_codes, size
         self.saddles: list[Saddle] = []
 
     def crossings(
         self, middle: np.ndarray, half: np.ndarray, ends: np.ndarray, exact: float
     ) -> np.ndarray:
-        """Places middle + u half, |u| ≤ 1, where the end changes; NaN where none is found.
+        """Places middle + u half (n, d), |u| ≤ 1, where the end changes; NaN where none is found.
 
-        Args:
-            middle, half: (n, d).
-            ends: the codes before and after it, (n, 2).
-            exact: the length of Newton's last step.
+        ``ends`` are the codes before and after it, (n, 2), ``exact`` the length of the last step.
         """
         n = len(middle)
         found = np.full(middle.shape, np.nan)
@@ -90,7 +83,7 @@ class Shooting:
         length, going, rtol = np.linalg.norm(half, axis=1), np.arange(n), _ROUGH
         for _ in range(_TRIALS if n else 0):
             at = middle[going] + part[going, None] * half[going]
-            shot = self._shot(at, half[going], ends[going], rtol)
+            shot = self._newton_steps(at, half[going], ends[going], rtol)
             if shot is None:
                 break
             step, ahead, ok, near = shot
@@ -110,18 +103,18 @@ class Shooting:
             rtol = float(np.clip(_SAFE * np.median(near[stays] * moved[stays]), _FINE, _ROUGH))
         return found
 
-    def _shot(
+    def _newton_steps(
         self, at: np.ndarray, along: np.ndarray, ends: np.ndarray, rtol: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
         """Newton's steps, whether the crossing is ahead, and is between these ends, (n,) each.
 
         And how near the trajectories come to the saddle, in parts of their first distance.
         """
-        ways = self._followed(at, along, rtol)
+        ways = self._trajectories(at, along, rtol)
         if ways is None:
             return None
         theta, moved, speed = ways
-        self._seek(theta, speed)
+        self._add_saddles(theta, speed)
         if not self.saddles:
             return None
         points = np.stack([saddle.theta for saddle in self.saddles])
@@ -148,7 +141,7 @@ class Shooting:
         near = away[step, rows, which] / np.maximum(away[0, rows, which], 1e-300)
         return newton, last * slope < 0, ok, near
 
-    def _followed(
+    def _trajectories(
         self, at: np.ndarray, along: np.ndarray, rtol: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
         """Places θ (steps, n, k) of trajectories until they have left a saddle or rest.
@@ -211,7 +204,7 @@ class Shooting:
         found: np.ndarray = finite & (rates.real.max(1) < 0)
         return found
 
-    def _seek(self, theta: np.ndarray, speed: np.ndarray) -> None:
+    def _add_saddles(self, theta: np.ndarray, speed: np.ndarray) -> None:
         """Add the saddles next to where rows are slowest and leave."""
         later = np.maximum.accumulate(speed[::-1])[::-1]
         slow = np.where(later > 2 * speed, speed, np.inf)
@@ -234,9 +227,9 @@ class Shooting:
         )  # fmt: skip
         for one in (point + size * moved)[arrived]:
             if all(np.linalg.norm(one.numpy() - s.theta) > _APART * size for s in self.saddles):
-                self._add(one, size)
+                self._add_saddle(one, size)
 
-    def _add(self, point: Tensor, size: float) -> None:
+    def _add_saddle(self, point: Tensor, size: float) -> None:
         """Add a point of rest, if it is a saddle with two ends."""
         slope = self.model.jacobian(point[None])[0].detach().numpy()
         if not np.isfinite(slope).all():

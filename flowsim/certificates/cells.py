@@ -9,7 +9,7 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.certificates.interval import bounds
-from flowsim.certificates.tubes import followed
+from flowsim.certificates.tubes import proven_ends
 from flowsim.certificates.wells import Landscape
 from flowsim.errors import InputError
 from flowsim.interface import Model
@@ -20,11 +20,7 @@ _NEAR = 1e-3
 
 
 def check_certifiable(model: Model) -> None:
-    """Check that ends of a model can be proven, before they are integrated.
-
-    Raises:
-        InputError: a field that is no gradient flow, or a loss whose bounds are not known.
-    """
+    """Refuse a model whose ends cannot be proven, before they are integrated."""
     if type(model).field is not Model.field:
         raise InputError("certificates are of gradient flows")
     origin = np.zeros((1, len(model.coordinates)))
@@ -70,7 +66,7 @@ def with_certificates(
     unknown = [meaning.startswith(("unresolved", "saddle")) for meaning in meanings]
     open_ = (proof == -1) & ~np.array(unknown)[code] & np.isfinite(ends).all(1)
     left = np.flatnonzero(open_)
-    proof[left] = followed(model, rows[left], ends[left], size, found, trap_loss)
+    proof[left] = proven_ends(model, rows[left], ends[left], size, found, trap_loss)
     _check((proof == -3) & (code != Label.GLOBAL_MINIMUM))
     for number, well in enumerate([] if found is None else found.wells):
         far = np.linalg.norm(ends - well.minimum, axis=1) > _NEAR * size

@@ -27,22 +27,15 @@ _ROUNDED = 1e-13
 
 
 @np.errstate(all="ignore")
-def followed(
+def proven_ends(
     model: Model, start: Tensor, ends: np.ndarray, size: float,
     landscape: Landscape | None, trap_loss: float,
 ) -> np.ndarray:  # fmt: skip
-    """Prove where starts (n, k) end, by tubes around their orbits.
+    """Prove where starts (n, k) end, by tubes around their orbits in a window of that size.
 
-    Args:
-        model: a gradient flow.
-        ends: where the orbits seem to end, (n, k).
-        size: of the window.
-        landscape: wells of a model of two coordinates.
-        trap_loss: a loss below which trajectories are known to end at the best.
-
-    Returns:
-        int (n,): −1 nothing; −2 they end within a box about ``ends``, at a minimum; −3 at the best
-        loss; 0, 1, … in the minimum of that well.
+    They seem to end at ``ends`` (n, k), and below ``trap_loss`` they are known to end at the best.
+    Returned is, int (n,), what is proven: −1 nothing; −2 they end within a box about ``ends``, at a
+    minimum; −3 at the best loss; 0, 1, … in the minimum of that well of the landscape.
     """
 
     def known(box: Interval, most: np.ndarray) -> np.ndarray:
@@ -65,7 +58,7 @@ def followed(
             tube = Tube(model, times[:, part], start[rows], size)
             held = np.where(tube.good, known(tube.box, tube.loss), -1)
             each, last = np.arange(len(rows)), tube.good.sum(0)
-            there = _ends(model, tube.path[last, each], tube.radius[last, each], ends[rows])
+            there = _rests_near(model, tube.path[last, each], tube.radius[last, each], ends[rows])
             first = held[(held != -1).argmax(0), each]
             proof[part] = np.where((first == -1) & there, -2, first)
             push[:, part] = tube.push
@@ -158,7 +151,7 @@ def _least_rate(bend: Interval) -> np.ndarray:
     return np.where(unknown, -np.inf, np.linalg.eigvalsh(centre)[..., 0] - spread)
 
 
-def _ends(model: Model, x: np.ndarray, r: np.ndarray, ends: np.ndarray) -> np.ndarray:
+def _rests_near(model: Model, x: np.ndarray, r: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Mask of tubes (n,) that are proven to end near ``ends``, at an attracting point of rest.
 
     About the end there is a box. Coordinates that are 0 at the end, and 0 of ∇L with them, may

@@ -8,7 +8,6 @@ from math import prod
 import numpy as np
 import torch
 import xarray as xr
-from torch import Tensor
 
 from flowsim.errors import InputError, require_integer
 from flowsim.flow.orbits import find_limits
@@ -79,12 +78,13 @@ def end_probabilities(
     theta = to_model(model, starts.names, starts.block(0, count))
     step = step_of(model, theta, time) if step is None else step
     ends = Ends(model)
-    alone = _codes(ends, theta)
+    alone = ends.identify(find_limits(model, theta)).numpy()
     expect(progress, len(warmth) * count * seeds)
     found = []
     for value in warmth.tolist():
         moved = diffuse(model, theta.repeat_interleave(seeds, 0), value, time, generator, step)
-        found.append(_codes(ends, moved).reshape(*starts.shape, seeds))
+        reached = ends.identify(find_limits(model, moved))
+        found.append(reached.numpy().reshape(*starts.shape, seeds))
         if progress is not None:
             progress(count * seeds)
     codes, names = np.stack(found), ends.names
@@ -114,10 +114,3 @@ def end_probabilities(
         "seed": generator.initial_seed(),
     })  # fmt: skip
     return described(record, model.long_names)
-
-
-def _codes(ends: Ends, theta: Tensor) -> np.ndarray:
-    """Codes of the ends to which the flow leads from places (n, k), (n,)."""
-    limits = find_limits(ends.model, theta)
-    found: np.ndarray = ends.identify(limits).numpy()
-    return found

@@ -88,7 +88,7 @@ def diffuse(
     steps = max(math.ceil(time / step), 1)
     expect(progress, steps)
     for _ in range(steps):
-        theta = _moved(model, theta, spread, time / steps, generator)
+        theta = _heun_step(model, theta, spread, time / steps, generator)
         if progress is not None:
             progress(1)
     return theta
@@ -141,11 +141,11 @@ def first_passages(
     here = found[rows] < 0
     theta, spread, rows = theta[here], spread[here], rows[here]
     while len(rows) and now < longest:
-        new = _moved(model, theta, spread, step, generator)
+        new = _heun_step(model, theta, spread, step, generator)
         first = torch.full((len(rows),), -1)
         part = torch.ones(len(rows), dtype=torch.float64)
         for number, target in enumerate(targets):
-            before, after, slope = _values(target, theta, new)
+            before, after, slope = _before_and_after(target, theta, new)
             square = (slope**2 * spread**2).sum(1) * step
             chance = torch.exp(-2 * before.clamp_max(0) * after.clamp_max(0) / square)
             drawn = torch.rand(len(rows), generator=generator, dtype=torch.float64)
@@ -194,7 +194,7 @@ def step_of(model: Model, theta: Tensor, time: float) -> float:
     return min(_PART / max(fastest, 1e-300), time / _LEAST)
 
 
-def _moved(
+def _heun_step(
     model: Model, theta: Tensor, spread: Tensor, step: float, generator: torch.Generator
 ) -> Tensor:
     """The rows after a step of Heun's method."""
@@ -205,7 +205,7 @@ def _moved(
     return theta + step / 2 * (here + there) + noise
 
 
-def _values(target: Target, theta: Tensor, new: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _before_and_after(target: Target, theta: Tensor, new: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """A target's values before and after a step, (n,), and its gradient before, (n, k)."""
     with torch.enable_grad():
         place = theta.detach().requires_grad_()
