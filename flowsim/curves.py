@@ -45,16 +45,10 @@ class Curve(NamedTuple):
 
 
 def with_curves(record: xr.Dataset, curves: Iterable[Curve], **columns: Any) -> xr.Dataset:
-    """The record with a table of these curves and no others.
+    """The record with a table of these curves and no others, in the order in which they are drawn.
 
     ``curve_number`` says of each place on which curve it is; ``curve_kind`` and ``curve_of`` are
-    over the curves.
-
-    Args:
-        record: gets the table.
-        curves: in the order in which they are drawn.
-        columns: a list of values along each curve, by the name of the axis: those of x and y, and
-            in space those of the third axis.
+    over the curves. ``columns`` hold a list of values along each curve, by the name of the axis.
     """
     curves = list(curves)
     sizes = [len(curve.x) for curve in curves]

@@ -83,15 +83,9 @@ def draw_gaussian(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
 def draw_shares(
     record: xr.Dataset, ax: Axes, over: str, share: str = "share", text: str = "", **style: Any
 ) -> None:
-    """The share of every end over a coordinate, with the band of its interval if there is one.
+    """A line for each end's share ``over`` a coordinate, with the band of its interval if known.
 
-    Args:
-        record: holds the share over that coordinate and ``basin``.
-        ax: gets a line with its label for each end that is named, and one of all others.
-        over: the coordinate.
-        share: the variable; its interval ends in _low and _high.
-        text: follows the words of each end.
-        style: of the lines.
+    ``share`` is a variable over that coordinate and ``basin``; ``text`` follows each end's words.
     """
     words, x = basin_names(record), record[over].to_numpy()
     names = [str(name) for name in record["basin"].to_numpy()]

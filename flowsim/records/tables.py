@@ -14,16 +14,10 @@ from flowsim.errors import InputError, number
 
 
 def read_columns(path: Path, numeric: Collection[str]) -> dict[str, np.ndarray]:
-    """The columns of a .csv by name: numbers, NaN where a cell is empty, or else texts.
+    """The columns of a .csv by name: numbers where ``numeric``, NaN of empty cells, else texts.
 
     Commas, semicolons or tabs are between them, and but for commas numbers may have decimal commas.
-
-    Args:
-        path: the file; its first line names the columns, and empty lines are left out.
-        numeric: the columns that hold numbers.
-
-    Raises:
-        InputError: no table, a column without a name of its own, or a cell that is no number.
+    InputError for no table, a column without a name of its own, or a cell that is no number.
     """
     source = repr(str(path))
     try:

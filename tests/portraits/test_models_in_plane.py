@@ -47,6 +47,17 @@ def test_summary_of_a_lifted_portrait(lifted, tmp_path):
     assert summary["oracle_cells"] == 0
 
 
+def test_a_record_without_kinds_of_its_layers_is_told_them(lifted, tmp_path):
+    former = lifted.copy(deep=True)
+    former["differs"].attrs = {"of": "canonical model"}
+    del former["sliding_time"].attrs["drawn_as"]
+    write_record(former, tmp_path / "p.nc")
+    record = read_record(tmp_path / "p.nc")
+    words = {name: record["differs"].attrs[name] for name in ("drawn_as", "legend", "remark")}
+    assert words == lifted["differs"].attrs
+    assert record["sliding_time"].attrs["drawn_as"] == lifted["sliding_time"].attrs["drawn_as"]
+
+
 def test_kinds_of_the_lifted_line_show_in_nearby_losses():
     generator = torch.Generator().manual_seed(1)
     for p, q in ((0.5, 0.8), (0.2, 0.3)):
