@@ -4,13 +4,7 @@ KINDS = ("bit", "bytes", "cut", "zeros", "insert", "more", "swap", "nothing left
 
 
 def damaged(content, kind, draw):
-    """The bytes, damaged in one of ``KINDS``; now and then as they were.
-
-    Args:
-        content: not empty.
-        kind: of damage.
-        draw: random.Random.
-    """
+    """Bytes, at least one, damaged in one of ``KINDS``; now and then as they were."""
     at = draw.randrange(len(content))
     if kind == "bit":
         return content[:at] + bytes([content[at] ^ 1 << draw.randrange(8)]) + content[at + 1 :]

@@ -6,7 +6,6 @@ command needs its line in ``SMALL``, which keeps what can run at all small.
 """
 
 import math
-import random
 import re
 
 import typer.main
@@ -44,66 +43,57 @@ CHAINS = [
 FILES = ["kept.nc", "kept.png", "new.png", "new.nc", "none.nc", "points.csv", "kernel.csv"]
 
 
-class Grammar:
-    """Draws command lines.
+COMMANDS = typer.main.get_command(app).commands
+CHANCES = ["0.5", "0.8", "0.2", "0.3", "1e-9", "0.999999", "0.97", "0.04"]
 
-    Args:
-        seed: of all lines.
+
+def line(draw, broken):
+    """One line: a command, its small sizes, a chain, and one to four more options.
+
+    ``draw`` is a ``random.Random``; of a broken line at least one value is hostile.
     """
+    name = draw.choice(sorted(COMMANDS if broken else SMALL))
+    options = [p for p in COMMANDS[name].params if p.opts[0] != "--help"]
+    words = [name, *SMALL.get(name, [])]
+    words += chain(draw, options) if name != "info" and draw.random() < 0.9 else []
+    chosen = draw.choices(options, k=draw.randint(1, 4 if broken else 2))
+    for i, option in enumerate(chosen):
+        words += given(draw, option, hostile=broken and i == 0)
+    if name not in SMALL:  # what would wait for a visitor never starts
+        words += ["--p", "x"]
+    return words
 
-    def __init__(self, seed):
-        self.random = random.Random(seed)
-        self.commands = typer.main.get_command(app).commands
 
-    def line(self, broken):
-        """One line: a command, its small sizes, a chain, and one to four more options.
+def chain(draw, options):
+    """Words for a chain: p and q, or what else the command's options describe."""
+    named = {name for option in options for name in option.opts}
+    others = [words for words in CHAINS if named.issuperset(words[::2])]
+    if others and draw.random() < 0.4:
+        return draw.choice(others)
+    return ["--p", draw.choice(CHANCES), "--q", draw.choice(CHANCES)]
 
-        Args:
-            broken: whether at least one value is hostile.
-        """
-        source = self.random
-        name = source.choice(sorted(self.commands if broken else SMALL))
-        options = [p for p in self.commands[name].params if p.opts[0] != "--help"]
-        words = [name, *SMALL.get(name, [])]
-        words += self.chain(options) if name != "info" and source.random() < 0.9 else []
-        chosen = source.choices(options, k=source.randint(1, 4 if broken else 2))
-        for i, option in enumerate(chosen):
-            words += self.option(option, hostile=broken and i == 0)
-        if name not in SMALL:  # what would wait for a visitor never starts
-            words += ["--p", "x"]
-        return words
 
-    def chain(self, options):
-        """Words for a chain: p and q, or what else the command's options describe."""
-        named = {name for option in options for name in option.opts}
-        others = [words for words in CHAINS if named.issuperset(words[::2])]
-        if others and self.random.random() < 0.4:
-            return self.random.choice(others)
-        return ["--p", self.probability(), "--q", self.probability()]
+def given(draw, option, hostile):
+    """An option and its value, in one word or in two."""
+    named = [draw.choice(option.opts)] if option.opts[0].startswith("-") else []
+    if getattr(option, "is_flag", False):
+        return named + (["x"] if hostile and draw.random() < 0.2 else [])
+    value = draw.choice(HOSTILE) if hostile else usual_value(draw, option)
+    if named and draw.random() < 0.3:
+        return [f"{named[0]}={value}"]
+    return [*named, value]
 
-    def option(self, option, hostile):
-        given = [self.random.choice(option.opts)] if option.opts[0].startswith("-") else []
-        if getattr(option, "is_flag", False):
-            return given + (["x"] if hostile and self.random.random() < 0.2 else [])
-        value = self.random.choice(HOSTILE) if hostile else self.value(option)
-        if given and self.random.random() < 0.3:
-            return [f"{given[0]}={value}"]
-        return [*given, value]
 
-    def value(self, option):
-        """One that the option may take, as far as can be seen from outside."""
-        source, low, high = self.random, option.min, option.max
-        if isinstance(low, int) or isinstance(high, int):
-            return str(source.randint(int(low or 0), int(min(high or 9, (low or 0) + 5))))
-        if low is not None or high is not None:
-            first = max(low or 0.0, 1e-12)
-            last = min(high or 10.0, max(10.0, 2 * first))
-            return repr(math.exp(source.uniform(math.log(first), math.log(max(last, first)))))
-        kinds = {"FILE": FILES, "RECORD": FILES, "POINTS": FILES}
-        if option.metavar in kinds:
-            return source.choice(kinds[option.metavar])
-        words = re.findall(r"[A-Za-z0-9.:=-]+", f"{option.help or ''} {option.default}")
-        return source.choice([*words, self.probability(), "1", "2", "3x2", "w=0.3", "0.2:0.8:2"])
-
-    def probability(self):
-        return self.random.choice(["0.5", "0.8", "0.2", "0.3", "1e-9", "0.999999", "0.97", "0.04"])
+def usual_value(draw, option):
+    """One that the option may take, as far as can be seen from outside."""
+    low, high = option.min, option.max
+    if isinstance(low, int) or isinstance(high, int):
+        return str(draw.randint(int(low or 0), int(min(high or 9, (low or 0) + 5))))
+    if low is not None or high is not None:
+        first = max(low or 0.0, 1e-12)
+        last = min(high or 10.0, max(10.0, 2 * first))
+        return repr(math.exp(draw.uniform(math.log(first), math.log(max(last, first)))))
+    if option.metavar in ("FILE", "RECORD", "POINTS"):
+        return draw.choice(FILES)
+    words = re.findall(r"[A-Za-z0-9.:=-]+", f"{option.help or ''} {option.default}")
+    return draw.choice([*words, draw.choice(CHANCES), "1", "2", "3x2", "w=0.3", "0.2:0.8:2"])
