@@ -774,7 +774,7 @@ def _termination(
 ) -> tuple[Tensor, Tensor]:
     """Why rows stop, (m,), GOING for those that do not; and which coordinates are zero then."""
     size, why = rows.size(), torch.full_like(rows.index, GOING)
-    speed, noise, unit = rows.field.abs(), _noise(rows), _unit(rows)
+    speed, noise = rows.field.abs(), _noise(rows)
     falls = _falling(rows, noise)
     if end_losses is not None and end_losses.difference > 0 and bool(falls.any()):
         # what creeps towards the least loss is not trapped, whatever falls beside
@@ -789,35 +789,7 @@ def _termination(
         quiet &= ~rows.revives()
     index = padded_indices(quiet) if seen is not None else quiet.nonzero()[:, 0]
     if len(index):
-        theta, field, jacobian = (x[index] for x in (rows.theta, rows.field, rows.jacobian))
-        if seen is not None:
-            field, jacobian = rows.model.field(theta), rows.model.jacobian(theta)
-        length, known = (1.0 + size[index].amax(1, keepdim=True)).expand_as(theta), 0.0 * theta
-        if end_losses is None:
-            own = ~rows.named()[index].any(1, keepdim=True)
-            came = (theta - rows.origin[index]).abs()
-            came = torch.where(came > _UNMOVED * size[index], came, rows.way[index, None])
-            length = torch.where(own, came, length)
-            known = torch.where(own, _ROUNDING * size[index], known)
-        rest = _is_short(field, jacobian, length, known)
-        rest &= ~_leaves(field, jacobian, theta)
-        if end_losses is not None:
-            # next to the least loss rows move as slowly as the square of the slowest rate
-            allowed = (
-                rows.still(end_losses)[index] * min(1.0, (end_losses.speed or 1.0) / _SLOWEST) ** 2
-            )
-            fast = rows.velocity()[index] > allowed.unsqueeze(1) + (unit * noise)[index]
-            rest &= ~fast.any(1)
-            rest |= end_losses.reached(end_losses.above(rows.model, rows.theta[index]))
-        elif bool(rest.any()):
-            tried = rest.nonzero()[:, 0]
-            place, moves = rows.theta[index[tried]], rows.model.field
-            if seen is None:
-                chart = rows.chart.rows(index[tried])
-                place, moves = rows.y[index[tried]], partial(chart.velocity, rows.model)
-            rest[tried] = _stays(moves, place, field[tried], jacobian[tried])
-            why[index[tried]] = torch.where(rest[tried], GOING, _DRIFTING_ROW)
-        why[index[rest]] = REST
+        why[index] = _rest_or_drift(rows, index, end_losses, noise)
     far = _is_far(rows, size)
     if bool(far.any()):
         waits = (_is_late(rows) & (size.amax(1) <= rows.far)).nonzero()[:, 0]
@@ -828,6 +800,44 @@ def _termination(
     if first:
         why[(speed == 0).all(1)] = CRITICAL
     return why, falls & (why == TRAPPED).unsqueeze(1)
+
+
+def _rest_or_drift(
+    rows: BatchState, index: Tensor, end_losses: EndLosses | None, noise: Tensor
+) -> Tensor:
+    """Why quiet rows of these numbers stop, (m,).
+
+    REST; drifting, which are at rest by their curvature alone; or GOING.
+    """
+    theta, field, jacobian = (x[index] for x in (rows.theta, rows.field, rows.jacobian))
+    seen, size = rows.chart.seen, rows.size()[index]
+    if seen is not None:
+        field, jacobian = rows.model.field(theta), rows.model.jacobian(theta)
+    length, known = (1.0 + size.amax(1, keepdim=True)).expand_as(theta), 0.0 * theta
+    if end_losses is None:
+        own = ~rows.named()[index].any(1, keepdim=True)
+        came = (theta - rows.origin[index]).abs()
+        came = torch.where(came > _UNMOVED * size, came, rows.way[index, None])
+        length = torch.where(own, came, length)
+        known = torch.where(own, _ROUNDING * size, known)
+    rest = _is_short(field, jacobian, length, known) & ~_leaves(field, jacobian, theta)
+    if end_losses is not None:
+        # next to the least loss rows move as slowly as the square of the slowest rate
+        allowed = (
+            rows.still(end_losses)[index] * min(1.0, (end_losses.speed or 1.0) / _SLOWEST) ** 2
+        )
+        fast = rows.velocity()[index] > allowed.unsqueeze(1) + (_unit(rows) * noise)[index]
+        rest &= ~fast.any(1)
+        rest |= end_losses.reached(end_losses.above(rows.model, theta))
+        return torch.where(rest, REST, GOING)
+    stays, tried = rest.clone(), rest.nonzero()[:, 0]
+    if len(tried):
+        place, moves = theta[tried], rows.model.field
+        if seen is None:
+            chart = rows.chart.rows(index[tried])
+            place, moves = rows.y[index[tried]], partial(chart.velocity, rows.model)
+        stays[tried] = _stays(moves, place, field[tried], jacobian[tried])
+    return torch.where(stays, REST, torch.where(rest, _DRIFTING_ROW, GOING))
 
 
 def _unit(rows: BatchState) -> Tensor:
