@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from flowsim.errors import InputError
-from flowsim.kernels import binary_entropy, probability, relative_entropy_term
-from flowsim.markov import GapChain
+from flowsim.markov import GapChain, binary_entropy, probability, relative_entropy_term
 
 if TYPE_CHECKING:  # both are imported when they are needed, not when a chain is named
     import numpy as np

@@ -26,13 +26,12 @@ FLOWSIM = {
     "own": "errors interface",
     "spec": "errors interface markov own",
     "records": "errors curves labels own spec interface",
-    "kernels": "errors",
-    "markov": "errors kernels",
-    "chain": "errors kernels markov",
+    "markov": "errors",
+    "chain": "errors markov",
     "landscape": "errors running labels curves arrays interface markov chain",
     "flow": "errors running labels arrays compiled elementary interface markov chain own "
     "spec landscape",
-    "chains": "errors kernels markov chain",
+    "chains": "errors markov chain",
     "models": "errors labels curves arrays compiled elementary inheritance interface memory markov "
     "chain chains own spec flow training",
     "training": "errors running labels arrays interface markov chain own records landscape",

@@ -12,10 +12,10 @@ __getattr__, __dir__, __all__ = lazy_names(
         "OrderChain": "chains.higher_order",
         "PriorLosses": "chains.exact_losses",
         "SymmetricChain": "markov",
-        "in_context": "chains.counting",
+        "in_context": "chains.paths",
         "prior_losses": "chains.exact_losses",
         "sample_chain": "chains.paths",
         "sample_kernels": "chains.paths",
-        "successor_counts": "chains.counting",
+        "successor_counts": "chains.paths",
     },
 )

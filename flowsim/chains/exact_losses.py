@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flowsim.chains.priors import Prior
+from flowsim.chains.priors import Prior, row_of
 from flowsim.errors import InputError, require_integer
 
 #: Counts that are held at once, S^{m+1} for every class of sequences.
@@ -77,7 +77,7 @@ def prior_losses(prior: Prior, length: int) -> PriorLosses:
         line = {"bayes": _cross_entropy(weight, chance), "kernel": kernel}
         for j in range(order + 1):
             counts, context = classes.counts_of(j), classes.context % prior.states**j
-            row = counts[torch.arange(len(counts)), context] + 1
+            row = row_of(counts, context) + 1
             line[str(j)] = _cross_entropy(weight, row / row.sum(-1, keepdim=True))
         for name, value in line.items():
             found.setdefault(name, []).append(value)

@@ -1,4 +1,7 @@
-"""Hidden Markov processes: block entropies, Bayes's filter, samples, and processes by name."""
+"""Hidden Markov processes: block entropies, Bayes's filter, samples, and processes by name.
+
+``SeenChain`` is what a model sees of one that reads the present symbol alone.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import inspect
 import json
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -16,8 +20,7 @@ from torch import Tensor
 from flowsim.chain import BinaryChain
 from flowsim.chains.higher_order import last_symbol_entropy
 from flowsim.errors import InputError, require_integer
-from flowsim.kernels import checked_kernel
-from flowsim.markov import MarkovChain
+from flowsim.markov import MarkovChain, checked_kernel
 
 #: The most words of n symbols that are enumerated: n ≤ 16 for two symbols, 12 for three.
 MAX_WORDS = 3**12
@@ -339,6 +342,60 @@ class HiddenMarkovProcess:
         one_only = (signal * eigenvalue / total) ** 2
         found = ratio, one_only, 1 - (error + noise) / total
         return LinearFilter(*map(float, found))
+
+
+@dataclass(frozen=True)
+class SeenChain(BinaryChain):
+    """The first-order projection of a hidden process of two symbols.
+
+    p̃ = P(x' = 1 | x = 0) and q̃ = P(x' = 0 | x = 1) of neighbouring symbols. A prediction that reads
+    the present symbol alone has the same loss on both, hence the same flow and the same basins. The
+    best loss of this chain is that of such a prediction, H(x' | x), above the process's own.
+
+    Attributes:
+        process: whose symbols are seen.
+
+    >>> import flowsim
+    >>> from flowsim.chains.hidden import SeenChain, process
+    >>> seen = SeenChain.of(process("golden-mean"))
+    Traceback (most recent call last):
+        ...
+    flowsim.errors.InputError: p must be a number strictly between 0 and 1, not 1.0
+    >>> SeenChain.of(process("even")).regime
+    'p + q < 1'
+    """
+
+    process: HiddenMarkovProcess
+
+    @classmethod
+    def of(cls, process: HiddenMarkovProcess) -> Self:
+        """The chain of neighbouring symbols.
+
+        Raises:
+            InputError: another number of symbols than two, or neighbours that never occur.
+        """
+        if process.symbols != 2:
+            raise InputError(
+                f"a binary model sees two symbols, and this process has {process.symbols}"
+            )
+        kernel = process.neighbours.kernel
+        return cls(float(kernel[0, 1]), float(kernel[1, 0]), process)
+
+    def lag_ratios(self, count: int) -> np.ndarray:
+        """Cov(x_{n+1}, x_{n−k})/Cov(x_{n+1}, x_n) for k < count; λ^k of flips.
+
+        Raises:
+            InputError: neighbours are not correlated, so that the ratios are not defined.
+        """
+        T = self.process.transitions
+        ahead = np.array(self.process.hidden.stationary) @ T[1]
+        mean, kernel, found = self.process.stationary[1], T.sum(0), []
+        for _ in range(count):
+            found.append(float((ahead @ T[1]).sum() - mean**2))
+            ahead = ahead @ kernel
+        if abs(found[0]) < 1e-12:
+            raise InputError("neighbouring symbols of this process are not correlated")
+        return np.array(found) / found[0]
 
 
 def hidden_baselines(process: HiddenMarkovProcess, length: int) -> dict[str, float]:

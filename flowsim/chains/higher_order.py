@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from flowsim.errors import InputError, require_integer
-from flowsim.kernels import checked_order_kernel
-from flowsim.markov import MarkovChain
+from flowsim.markov import MarkovChain, checked_order_kernel
 
 #: Contexts S^k: the law of a chain and its eigenvalues take the third power of their number.
 MAX_CONTEXTS = 2000

@@ -1,4 +1,4 @@
-"""Sequences of chains of any order, many at once, and the laws of what follows in them."""
+"""Sequences of chains of any order, many at once: samples, counts, and laws of what follows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch import Tensor
 
 from flowsim.chain import BinaryChain
 from flowsim.chains.higher_order import OrderChain
-from flowsim.chains.priors import Prior
-from flowsim.errors import InputError
+from flowsim.chains.priors import Prior, row_of
+from flowsim.errors import InputError, require_integer
 from flowsim.markov import MarkovChain
 
 #: Counts that are held at once, S^{k+1} for every sequence.
@@ -103,47 +103,92 @@ def order_of(contexts: int, states: int) -> int:
     return order
 
 
+def successor_counts(tokens: Tensor, order: int, states: int) -> Tensor:
+    """#{i ≤ n : x_i = s, the k symbols before i equal the k last at n}, at every n and s.
+
+    Args:
+        tokens: integers in [0, S), shape (B, N).
+        order: k ≥ 0; with k = 0 all symbols so far are counted.
+        states: S.
+
+    Returns:
+        (B, N, S), float64; zero where fewer than k symbols are known.
+
+    Raises:
+        InputError: another shape, other symbols, or an order that is not an integer of at least 0.
+
+    >>> import flowsim, torch
+    >>> flowsim.chains.successor_counts(torch.tensor([[0, 1, 0, 1]]), order=1, states=2)[0, -1]
+    tensor([1., 0.], dtype=torch.float64)
+    """
+    require_integer("order", order, 0)
+    require_integer("states", states, 2)
+    tokens = torch.as_tensor(tokens)
+    if tokens.ndim != 2 or tokens.is_floating_point():
+        raise InputError(f"tokens must be integers of shape (B, N), not {tuple(tokens.shape)}")
+    if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < states:
+        raise InputError(f"tokens must lie in [0, {states})")
+    return _laws(tokens, order, states, row_of, unknown=0.0)
+
+
+def in_context(tokens: Tensor, order: int, states: int, beta: float = 0.0) -> Tensor:
+    """The in-context estimator of order k, (count + β)/(all counts + Sβ), shape (B, N, S).
+
+    Args:
+        tokens, order, states: as in ``successor_counts``.
+        beta: added to every count, at least 0. With β = 0 the estimate is NaN where the context
+            has not been seen.
+
+    Raises:
+        InputError: as ``successor_counts``, or β below 0.
+
+    >>> import flowsim, torch
+    >>> flowsim.chains.in_context(torch.tensor([[0, 1, 0, 1]]), order=1, states=2, beta=1.0)[0, -1]
+    tensor([0.6667, 0.3333], dtype=torch.float64)
+    """
+    if not 0 <= beta < float("inf"):
+        raise InputError(f"beta must be a number of at least 0, not {beta!r}")
+    counts = successor_counts(tokens, order, states)
+    return (counts + beta) / (counts.sum(-1, keepdim=True) + states * beta)
+
+
 def bayes_laws(prior: Prior, tokens: Tensor) -> Tensor:
     """Bayes's law of the next symbol at every position of tokens (B, N), shape (B, N, S).
 
     Uniform before k symbols are known.
     """
-    size = max(1, _MOST_COUNTS // prior.states ** (prior.order + 1))
-    return torch.cat([_bayes_laws(prior, part) for part in tokens.split(size)])
+    states, order = prior.states, prior.order
+    parts = tokens.split(max(1, _MOST_COUNTS // states ** (order + 1)))
+    return torch.cat([_laws(part, order, states, prior.predict, 1 / states) for part in parts])
 
 
 def kernel_laws(kernels: Tensor, tokens: Tensor) -> Tensor:
-    """The same of an oracle that knows the kernel of each sequence, (B, S^k, S)."""
+    """The laws of an oracle that knows the kernel of each sequence, (B, S^k, S); likewise."""
     contexts, states = kernels.shape[1:]
-    every = torch.arange(len(tokens), device=tokens.device)
-    return _along(tokens, states, order_of(contexts, states),
-                  lambda context, _: kernels[every, context])  # fmt: skip
+    order = order_of(contexts, states)
+    return _laws(tokens, order, states, lambda _, context: row_of(kernels, context), 1 / states)
 
 
-def _bayes_laws(prior: Prior, tokens: Tensor) -> Tensor:
-    states, every = prior.states, torch.arange(len(tokens), device=tokens.device)
-    table = torch.zeros(
-        len(tokens), states**prior.order, states, dtype=torch.float64, device=tokens.device
-    )
-    before: list[Tensor] = []
-
-    def predict(context: Tensor, symbol: Tensor) -> Tensor:
-        if before:
-            table[every, before.pop(), symbol] += 1
-        before.append(context)
-        return prior.predict(table, context)
-
-    return _along(tokens, states, prior.order, predict)
-
-
-def _along(
-    tokens: Tensor, states: int, order: int, predict: Callable[[Tensor, Tensor], Tensor]
+def _laws(
+    tokens: Tensor,
+    order: int,
+    states: int,
+    predict: Callable[[Tensor, Tensor], Tensor],
+    unknown: float,
 ) -> Tensor:
-    """``predict`` of the context and the symbol at every position, one after the other."""
-    context, laws = torch.zeros_like(tokens[:, 0], dtype=torch.long), []
-    for n in range(tokens.shape[1]):
-        symbol = tokens[:, n].long()
-        context = (context * states + symbol) % states**order
-        unknown = torch.full((len(tokens), states), 1 / states, dtype=torch.float64)
-        laws.append(predict(context, symbol) if n + 1 >= order else unknown.to(tokens.device))
-    return torch.stack(laws, dim=1)
+    """``predict`` of the counts so far, (B, S^k, S), and the context, (B,), at every position.
+
+    ``unknown`` stands before k symbols are known.
+    """
+    (batch, length), device, contexts = tokens.shape, tokens.device, states**order
+    tokens, every = tokens.long(), torch.arange(batch, device=device)
+    counts = torch.zeros(batch, contexts, states, dtype=torch.float64, device=device)
+    found = counts.new_full((batch, length, states), unknown)
+    context = torch.zeros(batch, dtype=torch.long, device=device)
+    for n in range(length):
+        if n >= order:
+            counts[every, context, tokens[:, n]] += 1
+        context = (context * states + tokens[:, n]) % contexts
+        if n + 1 >= order:
+            found[:, n] = predict(counts, context)
+    return found

@@ -96,11 +96,11 @@ class DirichletPrior(Prior):
         return _dirichlet_evidence(counts, self.beta).sum(-1)
 
     def predict(self, counts: Tensor, context: Tensor) -> Tensor:
-        row = _row(counts, context) + self.beta
+        row = row_of(counts, context) + self.beta
         return row / row.sum(-1, keepdim=True)
 
     def row_entropy(self, counts: Tensor, context: Tensor) -> Tensor:
-        return _dirichlet_entropy(_row(counts, context) + self.beta)
+        return _dirichlet_entropy(row_of(counts, context) + self.beta)
 
 
 class DoublyStochasticPrior(Prior):
@@ -302,8 +302,9 @@ def _pick(weights: Tensor, count: int, generator: torch.Generator) -> Tensor:
     return (u[:, None] >= weights.to(u.device).cumsum(0)[:-1]).sum(-1)
 
 
-def _row(counts: Tensor, context: Tensor) -> Tensor:
-    return counts[torch.arange(len(counts), device=counts.device), context]
+def row_of(tables: Tensor, context: Tensor) -> Tensor:
+    """The row of each table (A, S^k, S) that belongs to its context (A,), shape (A, S)."""
+    return tables[torch.arange(len(tables), device=tables.device), context]
 
 
 def _dirichlet_evidence(counts: Tensor, beta: float) -> Tensor:

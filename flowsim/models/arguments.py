@@ -11,7 +11,7 @@ from flowsim.errors import InputError
 from flowsim.spec import Parameter, import_object
 
 if TYPE_CHECKING:
-    from flowsim.chains.seen import SeenChain
+    from flowsim.chains.hidden import SeenChain
     from flowsim.interface import Model
 
 LENGTH = Parameter(8, "positions N", slider=(1, 64))
@@ -89,7 +89,6 @@ class ReadsOneSymbol(OnBinaryChain):
 
 
 def _projection(text: str) -> SeenChain:
-    from flowsim.chains.hidden import parse_process
-    from flowsim.chains.seen import SeenChain
+    from flowsim.chains.hidden import SeenChain, parse_process
 
     return SeenChain.of(parse_process(text))

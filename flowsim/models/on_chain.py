@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from flowsim.chain import BinaryChain
-from flowsim.chains.seen import SeenChain
+from flowsim.chains.hidden import SeenChain
 from flowsim.curves import Curve
 from flowsim.errors import InputError
 from flowsim.inheritance import Former

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from flowsim.chain import BinaryChain
-from flowsim.chains.seen import SeenChain
+from flowsim.chains.hidden import SeenChain
 from flowsim.errors import InputError
 from flowsim.models.memory.model import DECAYS
 from full_model.lift.projection import first_sign

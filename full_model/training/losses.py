@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from flowsim.chains.baselines import baselines
-from flowsim.chains.counting import in_context
 from flowsim.chains.hidden import HiddenMarkovProcess, hidden_baselines
+from flowsim.chains.paths import in_context
 from flowsim.chains.priors import Prior
 from flowsim.errors import InputError
 from full_model.model.sources import SequenceSource

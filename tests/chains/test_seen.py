@@ -6,8 +6,7 @@ import torch
 
 import flowsim
 from flowsim import InputError
-from flowsim.chains.hidden import HiddenMarkovProcess, process
-from flowsim.chains.seen import SeenChain
+from flowsim.chains.hidden import HiddenMarkovProcess, SeenChain, process
 from flowsim.models import CanonicalModel, RankOneModel, UniformAttentionModel, UntiedModel
 from full_model import Architecture, PopulationLoss, lift_canonical, lift_held, unigram_trap
 from full_model.model.sources import HiddenSource

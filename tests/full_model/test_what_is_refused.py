@@ -10,8 +10,7 @@ from weights import RUN, normal_weights
 
 from flowsim import BinaryChain, InputError, MarkovChain
 from flowsim.chains import DirichletPrior, DoublyStochasticPrior, OrderChain, SymmetricChain
-from flowsim.chains.hidden import process
-from flowsim.chains.seen import SeenChain
+from flowsim.chains.hidden import SeenChain, process
 from full_model import (
     Architecture,
     Comparison,

@@ -8,8 +8,7 @@ import torch
 from weights import normal_weights
 
 from flowsim.chain import BinaryChain
-from flowsim.chains.hidden import process
-from flowsim.chains.seen import SeenChain
+from flowsim.chains.hidden import SeenChain, process
 from flowsim.flow.orbits import find_limits
 from flowsim.labels import Label
 from flowsim.models.rank_one.model import RankOneModel
