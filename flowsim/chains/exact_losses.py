@@ -67,7 +67,7 @@ def prior_losses(prior: Prior, length: int) -> PriorLosses:
     (0.6244, 0.4897)
     """
     order = prior.order
-    _check(prior, length)
+    _require_feasible(prior, length)
     found: dict[str, list[float]] = {}
     for classes in count_classes(prior, length):
         chance = prior.predict(classes.counts, classes.context)
@@ -131,11 +131,11 @@ def count_classes(prior: Prior, length: int) -> Iterator[CountClasses]:
     found = CountClasses(states, order, start, counts, start, weight)
     yield found
     for _ in range(order, length):
-        found = _longer(prior, found)
+        found = _with_next_symbol(prior, found)
         yield found
 
 
-def _longer(prior: Prior, classes: CountClasses) -> CountClasses:
+def _with_next_symbol(prior: Prior, classes: CountClasses) -> CountClasses:
     """Every class followed by every symbol, equal ones put together."""
     states, size = classes.states, len(classes.start)
     chance = prior.predict(classes.counts, classes.context)
@@ -148,7 +148,7 @@ def _longer(prior: Prior, classes: CountClasses) -> CountClasses:
     whole = torch.cat([classes.start.repeat(states)[:, None], after[:, None],
                        counts.flatten(1).long()], dim=1)  # fmt: skip
     kept = weight > 0
-    rows, which = _distinct(whole[kept].numpy())
+    rows, which = _unique_rows(whole[kept].numpy())
     summed = np.bincount(which, weights=weight[kept].numpy(), minlength=len(rows))
     table = torch.from_numpy(rows)
     numbers = table[:, 2:].double().reshape(-1, *classes.counts.shape[1:])
@@ -157,7 +157,7 @@ def _longer(prior: Prior, classes: CountClasses) -> CountClasses:
     )
 
 
-def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _unique_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The different rows of integers, and which of them each row is.
 
     Rows are distinguished by a number of 64 bits each, and compared with the row found for it.
@@ -176,7 +176,7 @@ def _cross_entropy(weight: Tensor, chance: Tensor) -> float:
     return abs(float(-torch.where(weight > 0, weight * chance.log(), 0.0).sum()))
 
 
-def _check(prior: Prior, length: int) -> None:
+def _require_feasible(prior: Prior, length: int) -> None:
     require_integer("length", length, 0)
     order = prior.order
     if length <= order:

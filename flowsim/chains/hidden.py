@@ -171,7 +171,7 @@ class HiddenMarkovProcess:
         >>> [round(loss, 6) for loss in hidden.process("golden-mean").ngram_losses(3)]
         [0.636514, 0.462098, 0.462098]
         """
-        return [upper for _, upper in self._bounds(n)]
+        return [upper for _, upper in self._entropy_bounds(n)]
 
     def entropy_bounds(self, n: int) -> tuple[float, float]:
         """H(x_n | x_1 … x_{n−1}, z₁) ≤ entropy rate ≤ H(x_n | x_1 … x_{n−1}).
@@ -183,9 +183,9 @@ class HiddenMarkovProcess:
 
         Source: Birch (1962); Cover & Thomas, Theorem 4.5.1.
         """
-        return self._bounds(n)[-1]
+        return self._entropy_bounds(n)[-1]
 
-    def _bounds(self, n: int) -> list[tuple[float, float]]:
+    def _entropy_bounds(self, n: int) -> list[tuple[float, float]]:
         """Lower and upper bounds of the entropy rate from words of 1 … n symbols."""
         require_integer("n", n, 1)
         if self.symbols**n > MAX_WORDS:
@@ -265,13 +265,13 @@ class HiddenMarkovProcess:
 
         Args and raises as ``beliefs``.
         """
-        return self._laws(self.beliefs(symbols))
+        return self._next_laws(self.beliefs(symbols))
 
     def next_laws_of_any(self, symbols: np.ndarray) -> np.ndarray:
         """``next_laws``, and the stationary law after words that the process cannot emit."""
-        return self._laws(self._filtered(symbols)[0])
+        return self._next_laws(self._filtered(symbols)[0])
 
-    def _laws(self, beliefs: np.ndarray) -> np.ndarray:
+    def _next_laws(self, beliefs: np.ndarray) -> np.ndarray:
         predictions: np.ndarray = beliefs[..., 1:, :] @ self._transitions.sum(2).T
         return predictions
 
@@ -414,7 +414,7 @@ def hidden_baselines(process: HiddenMarkovProcess, length: int) -> dict[str, flo
     {'uniform': 1.09861, 'unigram': 1.09861, 'bigram': 0.85772, 'Bayes': 0.79487}
     """
     longest = int(math.log(MAX_WORDS, process.symbols) + 1e-9)
-    bounds = process._bounds(max(2, min(length + 1, longest)))
+    bounds = process._entropy_bounds(max(2, min(length + 1, longest)))
     upper = [high for _, high in bounds]
     if length + 1 > len(bounds) and upper[-1] - bounds[-1][0] > 1e-6:
         raise InputError(

@@ -208,7 +208,7 @@ class FinitePrior(Prior):
         return {"prior": "finite", "states": self.states, "order": self.order, **own}
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        return self.kernels.to(generator.device)[_pick(self.weights, count, generator)]
+        return self.kernels.to(generator.device)[_draw_indices(self.weights, count, generator)]
 
     def log_evidence(self, counts: Tensor) -> Tensor:
         return self._log_weights(counts).logsumexp(-1)
@@ -268,7 +268,7 @@ class MixturePrior(Prior):
         return {"prior": "mixture", "states": self.states, "order": self.order, **own}
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        chosen = _pick(self.weights, count, generator)
+        chosen = _draw_indices(self.weights, count, generator)
         drawn = torch.stack([part.draw(count, generator) for part in self.parts])
         return drawn[chosen, torch.arange(count, device=generator.device)]
 
@@ -297,7 +297,7 @@ def _probabilities(weights: Sequence[float] | None, count: int) -> Tensor:
     return found
 
 
-def _pick(weights: Tensor, count: int, generator: torch.Generator) -> Tensor:
+def _draw_indices(weights: Tensor, count: int, generator: torch.Generator) -> Tensor:
     u = torch.rand(count, dtype=torch.float64, device=generator.device, generator=generator)
     return (u[:, None] >= weights.to(u.device).cumsum(0)[:-1]).sum(-1)
 

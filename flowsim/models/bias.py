@@ -72,7 +72,7 @@ def mean_logit(square, gamma, a, x, reals, memory):
 
 
 @compiled(reassoc=True, no_cpython_wrapper=True)
-def _powers(points, weights, level, steep, sign):
+def _sigmoid_power_sums(points, weights, level, steep, sign):
     """Σ weight·(u, u², u³) with u = σ(level + steep·m), and Σ weight·sign·(level + steep·m)."""
     s1 = s2 = s3 = s4 = 0.0
     for j in range(points.shape[0]):
@@ -92,7 +92,7 @@ def _log_sum(square, gamma, a, x, sign, y, extra, reals, memory):
     for n in range(int(memory[COUNT])):
         given, _, points, weights, count, level, steep = range_at(n, square, gamma, a, memory)
         if given == x:
-            t1, t2, t3, t4 = _powers(
+            t1, t2, t3, t4 = _sigmoid_power_sums(
                 reals[points : points + count],
                 reals[weights : weights + count],
                 sign * level + y,
@@ -124,7 +124,7 @@ def _log_exponentials(square, gamma, a, x, sign, reals, memory):
 
 @compiled(nrt=True)
 def best_shifts(logits, weights, p, q, found):
-    """β of the rows of ``logits`` (n, 2, J), given x = 0 and 1, with ``weights`` (2, J); (n,)."""
+    """Write β of rows of logits (n, 2, J) given x = 0 and 1, of weights (2, J), to found (n,)."""
     n, _, count = logits.shape
     pi1 = p / (p + q)
     reals, memory = np.empty(4 + 4 * count), np.zeros(FIRST + 2 * RANGE)

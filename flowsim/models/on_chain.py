@@ -217,14 +217,13 @@ KINDS = {
 }
 
 
-def sampled(
+def sample_graph(
     graph: Callable[[Tensor], Tensor],
     across: Range,
     up: Range,
     points: int,
 ) -> tuple[Tensor, Tensor]:
-    """x and y of the graph ±y(x), denser where it is steep, until it nowhere ends or jumps in the
-    window."""
+    """x and y of the graph ±y(x), denser where it is steep, or ends inside the window."""
     x, (low, high) = torch.linspace(*across, points, dtype=torch.float64), up
     y = graph(x)
     for _ in range(60):
@@ -287,7 +286,7 @@ class ChainPlane(Plane):
         both = (1, -1) if self.mirrored(fixed) else (1,)
         for kind, graph, of in (("separatrix", self.separatrix, self.separatrix_of),
                                 ("global minima", self.minima, "")):  # fmt: skip
-            x, y = sampled(partial(graph, fixed=fixed), window[self.x], window[self.y], points)
+            x, y = sample_graph(partial(graph, fixed=fixed), window[self.x], window[self.y], points)
             if y.isfinite().any():
                 found += [Curve(kind, x, sign * y, of) for sign in both]
         if quick and self.slow_line:
@@ -295,7 +294,7 @@ class ChainPlane(Plane):
         # the critical points e = 0 by kind: pieces of the axis, and the saddles between them
         low, high = window[self.x]
         x = torch.linspace(low, high, points, dtype=torch.float64)
-        kinds = self.line(x, fixed)
+        kinds = self.axis_kinds(x, fixed)
         if kinds is None:
             return found
         saddles = self.saddles(x, fixed)
@@ -319,9 +318,8 @@ class ChainPlane(Plane):
         flat = "b" not in fixed and not fixed.get("a")
         return minima_curve(self.model.chain, x) if flat else torch.full_like(x, torch.nan)
 
-    def line(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor | None:
-        """The kinds of the points (w, 0), by the sign of the curvature in e; None if the bias is
-        held, with which they move.
+    def axis_kinds(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor | None:
+        """The kinds of the points (w, 0), by the sign of ∂²L/∂e²; None with a fixed bias.
 
         ∂²L/∂e² is read off the gradient a little above the line, where it is ∂L/∂e / e. With
         attention its sign is that of −λC(w, a), and C = 0 is the saddle curve

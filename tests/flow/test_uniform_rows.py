@@ -29,7 +29,7 @@ def evaluate(table, theta, memory=None):
         memory = np.zeros(uniform.MEMORY)
     memory[uniform.SIGN] = np.sign(theta[1])
     field, jacobian = np.empty(k), np.empty((k, k))
-    status = uniform.expand(y, table.reals, table.ints, memory, field, jacobian, 1.0)
+    status = uniform.write_flow(y, table.reals, table.ints, memory, field, jacobian, 1.0)
     assert status == 0
     return field, jacobian, uniform.loss(y, table.reals, table.ints, memory)
 

@@ -75,7 +75,7 @@ def test_critical_line_by_sign_agrees_with_its_hessian(p, q):
     model = CanonicalModel(chain)
     line = torch.stack([torch.zeros_like(W), W], dim=-1)
     values = curvatures(model, line)
-    kind = model.plane.line(W, {})
+    kind = model.plane.axis_kinds(W, {})
     expected = torch.sign(-(1 + 2 * W * W.abs()) * chain.target_logit_gap)
     assert torch.equal(kind, expected.to(torch.int8))
     assert ((values[:, 1] > 1e-12) == (kind == CriticalPoint.LOCAL_MINIMUM)).all()
@@ -83,11 +83,11 @@ def test_critical_line_by_sign_agrees_with_its_hessian(p, q):
     label = classify_critical(model, line)
     assert ((label == Label.LOCAL_MINIMUM) == (kind == CriticalPoint.LOCAL_MINIMUM)).all()
     saddle = torch.tensor([[0.0, SADDLE_W]], dtype=torch.float64)
-    assert model.plane.line(saddle[:, 1], {}) == CriticalPoint.SADDLE
+    assert model.plane.axis_kinds(saddle[:, 1], {}) == CriticalPoint.SADDLE
     assert classify_critical(model, saddle) == Label.SADDLE
     close = -torch.tensor([0.5 - 5e-8, 0.5 + 5e-8], dtype=torch.float64).sqrt()
     expected = -torch.tensor([1, -1]) * torch.sign(torch.tensor(chain.target_logit_gap))
-    assert torch.equal(model.plane.line(close, {}), expected.to(torch.int8))
+    assert torch.equal(model.plane.axis_kinds(close, {}), expected.to(torch.int8))
 
 
 def test_without_information_there_are_no_bad_minima():
@@ -96,7 +96,7 @@ def test_without_information_there_are_no_bad_minima():
     line = torch.stack([torch.zeros_like(W), W], dim=-1)
     assert torch.isnan(separatrix(chain, W)).all()
     assert reaches_global_minimum(chain, line).all()
-    assert (model.plane.line(W, {}) == CriticalPoint.GLOBAL_MINIMUM).all()
+    assert (model.plane.axis_kinds(W, {}) == CriticalPoint.GLOBAL_MINIMUM).all()
     assert (classify_critical(model, line) == Label.GLOBAL_MINIMUM).all()
 
 

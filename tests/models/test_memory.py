@@ -8,7 +8,7 @@ import torch
 
 from flowsim.chains.hidden import process
 from flowsim.errors import InputError
-from flowsim.models.memory.model import MemoryModel, pasts
+from flowsim.models.memory.model import MemoryModel, words_by_length
 from flowsim.models.memory.recursion import loss_at_length
 from full_model import Architecture, PopulationLoss, lift_states
 from full_model.model.sources import HiddenSource
@@ -65,7 +65,7 @@ def test_flips_and_mess3_are_its_sources():
 
 
 def test_as_many_words_are_enumerated_as_are_promised():
-    chance, laws = pasts(2, 0.9, 0.2, 18)[-1]
+    chance, laws = words_by_length(2, 0.9, 0.2, 18)[-1]
     assert len(chance) == 2**17 and chance.sum() == pytest.approx(1)
     assert laws.sum() == pytest.approx(2**17)
 

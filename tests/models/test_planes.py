@@ -5,7 +5,7 @@ import torch
 
 import flowsim
 from flowsim.labels import CriticalPoint
-from flowsim.models.on_chain import sampled
+from flowsim.models.on_chain import sample_graph
 from flowsim.records.model_attributes import model_attributes
 from flowsim.spec import BUILT_IN, ModelSpec
 
@@ -68,13 +68,13 @@ def test_what_is_not_held_is_the_best_bias_and_an_unembedding_that_is_the_embedd
 def test_the_lifted_line_changes_its_kind_at_one_place_unless_symbols_are_independent(p, q, kinds):
     plane = flowsim.model("rank-one", p, q, length=4).plane
     w = torch.tensor([-0.6, -0.4], dtype=torch.float64)
-    assert plane.line(w, {}).tolist() == kinds and plane.line(w, {"b": 0.0}) is None
+    assert plane.axis_kinds(w, {}).tolist() == kinds and plane.axis_kinds(w, {"b": 0.0}) is None
     assert plane.saddles(w, {}).tolist() == ([] if p + q == 1 else [-0.5])
     assert not len(plane.saddles(w - 1, {}))
 
 
 def test_a_line_that_ends_is_followed_to_its_end():
-    x, y = sampled(lambda x: (x - 0.3).sqrt(), (0.0, 1.0), (-1.0, 1.0), 21)
+    x, y = sample_graph(lambda x: (x - 0.3).sqrt(), (0.0, 1.0), (-1.0, 1.0), 21)
     assert 0 < x[y.isfinite()].min() - 0.3 < 1e-7 and not y.diff().nan_to_num().abs().gt(0.01).any()
 
 

@@ -71,7 +71,7 @@ def test_kinds_of_the_lifted_line_show_in_nearby_losses():
         near[..., of.coordinates.index("b")] = bias
         change = of.loss(near) - of.loss(line).unsqueeze(1)
         falls, rises = (change < -1e-12).any(dim=1), (change > 1e-12).any(dim=1)
-        kind = of.plane.line(w, {})
+        kind = of.plane.axis_kinds(w, {})
         assert torch.equal(kind == 1, rises & ~falls)
         assert torch.equal(kind == 0, rises & falls)
         assert torch.equal(kind == -1, falls & ~rises)

@@ -34,16 +34,16 @@ class _Loss:
 
     def by_rows(self, gap: Tensor, quantity: str) -> Tensor:
         order = autograd.QUANTITIES.index(quantity)
-        found = _each(gap, lambda x, out: derivatives(order, self.params, x, out)).to(gap)
-        return found.reshape(gap.shape[:-1] + (1,) * order)
+        return autograd.evaluate_rows(
+            gap, order, lambda x, out: derivatives(order, self.params, x[:, 0], out[:, 0])
+        ).to(gap)
 
 
 def _each(values: Tensor, function: Callable[[np.ndarray, np.ndarray], None]) -> Tensor:
     """A compiled function of arrays (n,), given and to be filled, at every number of a tensor."""
-    given = values.detach().cpu().double().contiguous().numpy()
-    found = np.empty_like(given)
-    function(given.reshape(-1), found.reshape(-1))
-    return torch.from_numpy(found).to(values.device)
+    return autograd.evaluate_rows(
+        values.unsqueeze(-1), 0, lambda x, out: function(x[:, 0], out[:, 0])
+    ).to(values)
 
 
 def gap_loss(chain: BinaryChain, gap: Tensor) -> Tensor:
@@ -59,7 +59,7 @@ def gap_slope(chain: BinaryChain, gap: Tensor) -> Tensor:
 def optimal_logit(chain: BinaryChain, gap: Tensor) -> Tensor:
     """The logit f₀ after a zero that minimises the loss at logit gap Δ; without a derivative."""
     _, _, _, pi0, pi1, difference, _, _ = loss_parameters(chain)
-    return _each(gap, lambda x, out: optimal_logits(pi0, pi1, difference, x, out)).to(gap)
+    return _each(gap, lambda x, out: optimal_logits(pi0, pi1, difference, x, out))
 
 
 def cross_entropy(chain: BinaryChain, logit0: Tensor, logit1: Tensor) -> Tensor:
@@ -120,7 +120,7 @@ class GapModel(OnChain):
         raise NotImplementedError
 
     def logit_gap_gradient(self, theta: Tensor) -> Tensor:
-        """∇Δ over the coordinates without the bias, shape (..., k); differentiated of Δ."""
+        """∇Δ over the coordinates without the bias, (..., k); a formula is four times as fast."""
         return self._without_bias(differentiate(self.logit_gap, theta))
 
     @unwritten
@@ -182,7 +182,7 @@ class BinaryGapModel(GapModel):
         raise NotImplementedError
 
     def offset_gradient(self, theta: Tensor) -> Tensor:
-        """∇c over the coordinates without the bias, shape (..., k); differentiated of c."""
+        """∇c over the coordinates without the bias, (..., k); likewise."""
         return self._without_bias(differentiate(self.offset, theta))
 
     def loss_at(self, gap: Tensor) -> Tensor:

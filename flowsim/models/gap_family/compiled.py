@@ -142,7 +142,7 @@ def split(far: bool, w: float) -> tuple[float, float]:
 
 @compiled(no_cpython_wrapper=True)
 def joined(far: bool, sign: float, y: float) -> float:
-    """w."""
+    """w, from its sign and y."""
     return sign * math.exp(y) if far else sign * y
 
 

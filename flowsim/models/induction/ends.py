@@ -84,13 +84,17 @@ def induction_landscape(model: InductionModel) -> InductionLandscape:
     {-1: 0.6348, 1: 0.6206}
     """
     plateau = model.plateau
-    ends = {side: _end(model, side, plateau) for side in (-1, 1)}
+    ends = {side: _end_on_side(model, side, plateau) for side in (-1, 1)}
     known = {side: end for side, end in ends.items() if end is not None}
     shares, saddles = torch.from_numpy(_SHARES), []
     slope = model.by_share(shares, torch.zeros_like(shares))[2].numpy()
     for i in np.flatnonzero(slope[:-1] * slope[1:] < 0):
         low, high = _SHARES[i], _SHARES[i + 1]
-        saddles.append(float(logit(brentq(lambda s: _at(model, s, 0.0)[2], low, high, xtol=1e-14))))
+        saddles.append(
+            float(
+                logit(brentq(lambda s: _loss_and_slopes(model, s, 0.0)[2], low, high, xtol=1e-14))
+            )
+        )
     return InductionLandscape(plateau, tuple(saddles), known)
 
 
@@ -112,13 +116,14 @@ def valley(model: InductionModel, side: int, shares: np.ndarray) -> np.ndarray |
     for i in np.flatnonzero(turns.any(1)):
         j = int(turns[i].argmax())
         found[i] = side * brentq(
-            lambda b, share=shares[i]: side * _at(model, share, side * b)[2], _SIZES[j],
-            _SIZES[j + 1], xtol=1e-13,
+            lambda b, share=shares[i]: side * _loss_and_slopes(model, share, side * b)[2],
+            _SIZES[j], _SIZES[j + 1], xtol=1e-13,
         )  # fmt: skip
     return found
 
 
-def _end(model: InductionModel, side: int, plateau: float) -> InductionEnd | None:
+def _end_on_side(model: InductionModel, side: int, plateau: float) -> InductionEnd | None:
+    """The end on one side of β = 0; None if there is none, or may be several."""
     beta = valley(model, side, _SHARES)
     if beta is None:
         return None
@@ -130,32 +135,35 @@ def _end(model: InductionModel, side: int, plateau: float) -> InductionEnd | Non
     if len(lowest) != 1:
         return None
     i = int(lowest[0])
-    outward = _at(model, _SHARES[i], beta[i])[1] * (1 if i == 0 else -1)
+    outward = _loss_and_slopes(model, _SHARES[i], beta[i])[1] * (1 if i == 0 else -1)
     if i in (0, len(_SHARES) - 1) and outward > 0:  # the loss falls towards s = 0 or 1
         return InductionEnd(float(_SHARES[i]), float(beta[i]), float(loss[i]))
     low, high = _SHARES[max(i - 1, 0)], _SHARES[min(i + 1, len(_SHARES) - 1)]
     share = brentq(
-        lambda s: _at(model, s, _lowest(model, side, s))[1], low, high, xtol=1e-14
+        lambda s: _loss_and_slopes(model, s, _valley_at(model, side, s))[1], low, high, xtol=1e-14
     )  # g′(s) = ∂L/∂s at the valley's β
-    here = _lowest(model, side, share)
-    return InductionEnd(share, here, _at(model, share, here)[0])
+    here = _valley_at(model, side, share)
+    return InductionEnd(share, here, _loss_and_slopes(model, share, here)[0])
 
 
-def _at(model: InductionModel, share: float, beta: float) -> tuple[float, float, float]:
+def _loss_and_slopes(
+    model: InductionModel, share: float, beta: float
+) -> tuple[float, float, float]:
     """L, ∂L/∂s and ∂L/∂β at one point."""
     point = (torch.tensor(x, dtype=torch.float64) for x in (share, beta))
     loss, by_share, by_beta = (float(x) for x in model.by_share(*point))
     return loss, by_share, by_beta
 
 
-def _lowest(model: InductionModel, side: int, share: float) -> float:
+def _valley_at(model: InductionModel, side: int, share: float) -> float:
+    """β of least loss on one side at one share."""
     found = valley(model, side, np.array([share]))
     assert found is not None
     return float(found[0])
 
 
 def place_ends(model: Any, fell: Tensor, theta: Tensor, loss: Tensor) -> Tensor:
-    """Move rows that fell below the plateau to their ends, in place; which have one, (n,)."""
+    """Move rows that fell below the plateau to their ends, in place; a mask of the moved, (n,)."""
     known = torch.zeros_like(fell)
     for side, end in induction_landscape(model).ends.items():
         here = fell & (theta[:, 1].sign() == side)

@@ -10,7 +10,7 @@ import numpy as np
 from flowsim.compiled import compiled
 
 
-class Terms(NamedTuple):
+class SequenceClasses(NamedTuple):
     """Classes of sequences, q their last symbol and o the other one."""
 
     counts: np.ndarray  # how often qq, oq, qo and oo occurred as neighbours, shape (4, A)
@@ -18,7 +18,7 @@ class Terms(NamedTuple):
     chance: np.ndarray  # Bayes's probability that q follows
 
     @classmethod
-    def merged(cls, counts: np.ndarray, weight: np.ndarray, chance: np.ndarray) -> Terms:
+    def merged(cls, counts: np.ndarray, weight: np.ndarray, chance: np.ndarray) -> SequenceClasses:
         """Classes with equal counts put together; their chances are averaged by weight."""
         found, which = np.unique(counts, axis=1, return_inverse=True)
         which = which.reshape(-1)
@@ -28,7 +28,7 @@ class Terms(NamedTuple):
 
 
 @compiled
-def expanded(
+def loss_and_derivatives(
     counts: np.ndarray,
     weight: np.ndarray,
     chance: np.ndarray,
@@ -79,7 +79,7 @@ def expanded(
 
 
 @compiled
-def expanded_at(
+def write_losses_and_derivatives(
     counts: np.ndarray,
     weight: np.ndarray,
     chance: np.ndarray,
@@ -90,7 +90,7 @@ def expanded_at(
     """``expanded`` at P points: loss and slopes, or curvatures too, into ``found`` (3 or 6, P)."""
     for i in range(share.shape[0]):
         last = 1 if found.shape[0] == 3 else 2
-        numbers = expanded(counts, weight, chance, share[i], beta[i], 0, last)
+        numbers = loss_and_derivatives(counts, weight, chance, share[i], beta[i], 0, last)
         found[0, i], found[1, i], found[2, i] = numbers[:3]
         if last == 2:
             found[3, i], found[4, i], found[5, i] = numbers[3:]

@@ -17,7 +17,7 @@ from flowsim.interface import EndLosses, RecordedModel, accepts_theta
 from flowsim.labels import Label
 from flowsim.models import autograd
 from flowsim.models.induction.ends import induction_landscape
-from flowsim.models.induction.field import Terms, expanded_at
+from flowsim.models.induction.field import SequenceClasses, write_losses_and_derivatives
 from flowsim.models.induction.plane import InductionPlane
 from flowsim.models.induction.rows import rows_of
 
@@ -82,7 +82,7 @@ class InductionModel(RecordedModel):
                 f"{prior.states}"
             )
         self.length, self.prior = length, prior
-        self.terms, self.bayes = _terms(prior, length)
+        self.terms, self.bayes = _sequence_classes(prior, length)
 
     def __repr__(self) -> str:
         return f"InductionModel(length={self.length}, prior={type(self.prior).__name__})"
@@ -148,7 +148,7 @@ class InductionModel(RecordedModel):
         if quantity == "gradient":
             _, along_share, along_beta = self.by_share(share, theta[..., 1])
             return torch.stack([along_share * share * (1 - share), along_beta], dim=-1)
-        _, by_s, _, by_ss, by_sb, by_bb = self._fields(share, theta[..., 1], 6)
+        _, by_s, _, by_ss, by_sb, by_bb = self._derivatives(share, theta[..., 1], 6)
         rate = share * (1 - share)  # ds/dα, whose own derivative is (1 − 2s) times it
         by_aa = rate * (rate * by_ss + (1 - 2 * share) * by_s)
         mixed = rate * by_sb
@@ -170,18 +170,18 @@ class InductionModel(RecordedModel):
 
     def by_share(self, share: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """L, ∂L/∂s and ∂L/∂β at shares s in [0, 1], its ends included; all of one shape."""
-        loss, along_share, along_beta = self._fields(share, beta, 3)
+        loss, along_share, along_beta = self._derivatives(share, beta, 3)
         return loss, along_share, along_beta
 
-    def _fields(self, share: Tensor, beta: Tensor, count: int) -> list[Tensor]:
-        """The first 3 or all 6 rows of ``expanded_at``, each of the shares' shape."""
+    def _derivatives(self, share: Tensor, beta: Tensor, count: int) -> list[Tensor]:
+        """L and its first or first and second derivatives: 3 or 6 tensors of the shares' shape."""
         flat = [x.detach().reshape(-1).double().cpu().numpy() for x in (share, beta)]
         found = np.empty((count, len(flat[0])))
-        expanded_at(*self.terms, *flat, found)
+        write_losses_and_derivatives(*self.terms, *flat, found)
         return [torch.from_numpy(x).reshape(share.shape) for x in found]
 
 
-def _terms(prior: Prior, length: int) -> tuple[Terms, float]:
+def _sequence_classes(prior: Prior, length: int) -> tuple[SequenceClasses, float]:
     """The classes of sequences of 2 … T symbols, seen from their last symbol, and Bayes's loss."""
     rows, bayes = [], 0.0
     for n, classes in enumerate(count_classes(prior, length), 1):
@@ -196,4 +196,4 @@ def _terms(prior: Prior, length: int) -> tuple[Terms, float]:
                 counts[place, 1 - q, 1 - q]]  # fmt: skip
         rows.append(torch.stack([*seen, weight, chance[place, q]]))
     whole = torch.cat(rows, dim=1).numpy()
-    return Terms.merged(whole[:4], whole[4], whole[5]), bayes
+    return SequenceClasses.merged(whole[:4], whole[4], whole[5]), bayes

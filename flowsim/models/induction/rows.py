@@ -1,4 +1,4 @@
-"""The induction model for the rows engine: field, Jacobian, loss and verdict.
+"""The induction model for the rows engine: field, Jacobian, loss and termination.
 
 The rows' coordinates are α and β. The loss is one number on β = 0, so that a row has its end when
 it falls below that within |β| ≤ 8: each side of β = 0 has one end (docs/derivations/19.md).
@@ -15,7 +15,7 @@ from flowsim.compiled import compiled
 from flowsim.flow.return_codes import BELOW_PLATEAU, GOING
 from flowsim.interface import CompiledModel
 from flowsim.models.induction.ends import STRIP, place_ends
-from flowsim.models.induction.field import expanded
+from flowsim.models.induction.field import loss_and_derivatives
 
 #: Below the plateau by this: losses are right to 1e-15.
 _BELOW = 1e-12
@@ -40,17 +40,17 @@ def _classes(reals, ints):
 
 
 @compiled(no_cpython_wrapper=True)
-def _share(alpha):
+def _sigmoid(alpha):
     """σ(α)."""
     return 0.0 if alpha < -700.0 else 1.0 / (1.0 + math.exp(-alpha))
 
 
 @compiled(nrt=True)
-def expand(y, reals, ints, memory, out, jacobian, second):
-    """dy/dt into ``out``, where ``second`` is 1.0 its derivative into ``jacobian``; 0 or −1."""
+def write_flow(y, reals, ints, memory, out, jacobian, second):
+    """Write dy/dt to ``out`` and, if ``second``, its derivative to ``jacobian``; −1: infinite."""
     counts, weight, chance = _classes(reals, ints)
-    s = _share(y[0])
-    _, by_share, by_beta, by_ss, by_sb, by_bb = expanded(
+    s = _sigmoid(y[0])
+    _, by_share, by_beta, by_ss, by_sb, by_bb = loss_and_derivatives(
         counts, weight, chance, s, y[1], 1, 2 if second else 1
     )
     rate = s * (1.0 - s)
@@ -68,23 +68,23 @@ def expand(y, reals, ints, memory, out, jacobian, second):
 def loss(y, reals, ints, memory):
     """The loss in nats."""
     counts, weight, chance = _classes(reals, ints)
-    return expanded(counts, weight, chance, _share(y[0]), y[1], 0, 0)[0]
+    return loss_and_derivatives(counts, weight, chance, _sigmoid(y[0]), y[1], 0, 0)[0]
 
 
 @compiled(no_cpython_wrapper=True)
 def _velocity(y, reals, ints, memory, out):
-    return expand(y, reals, ints, memory, out, memory[:1].reshape((1, 1)), 0.0)
+    return write_flow(y, reals, ints, memory, out, memory[:1].reshape((1, 1)), 0.0)
 
 
 @compiled(no_cpython_wrapper=True)
 def _linearise(row):
     given = row.y, row.reals, row.ints, row.memory, row.velocity, row.derivative
-    return expand(*given, 1.0)
+    return write_flow(*given, 1.0)
 
 
 @compiled(no_cpython_wrapper=True)
 def _check_termination(row):
-    """FELL once the row is below the plateau within the strip, else GOING."""
+    """BELOW_PLATEAU once the row is below the plateau within the strip, else GOING."""
     y, reals = row.y, row.reals
     if abs(y[1]) <= reals[_STRIP] and loss(y, reals, row.ints, row.memory) < reals[_LOSS]:
         return BELOW_PLATEAU

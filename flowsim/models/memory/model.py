@@ -114,7 +114,7 @@ class MemoryModel(RecordedModel):
         self.metric = tuple(
             float(x) for x in (states, 2 * states * hidden_per_state, 2 * (states - 1), states - 1)
         )
-        words = pasts(states, p, flip, length)
+        words = words_by_length(states, p, flip, length)
         self._chances = np.concatenate([chance for chance, _ in words]) / length
         self._laws = np.concatenate([laws for _, laws in words])
 
@@ -188,10 +188,12 @@ def hidden_symmetric(states: int, p: float, flip: float) -> HiddenMarkovProcess:
 
 
 @lru_cache(maxsize=8)
-def pasts(states: int, p: float, flip: float, length: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For n = 1 … N the words of n symbols that begin with 0, which stand for all by symmetry.
+def words_by_length(
+    states: int, p: float, flip: float, length: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Chances and next laws of all words of n = 1 … N symbols that begin with 0.
 
-    Chances times S, (S^(n−1),), and laws of the next symbol (S^(n−1), S).
+    These stand for all words by symmetry. Chances are times S, (S^(n−1),), laws (S^(n−1), S).
     """
     if states ** (length - 1) > MAX_WORDS:
         raise InputError(

@@ -13,8 +13,6 @@ mode ends. Own derivation (docs/derivations/08.md).
 
 from __future__ import annotations
 
-from math import exp
-
 from flowsim.compiled import compiled
 from flowsim.elementary import excess_entropy, residual, spread
 
@@ -25,15 +23,6 @@ CLOSED, OPEN, SLIDING = range(3)
 #: logits are the unigram's, and by how much these are beyond the targets' logits; both losses.
 TARGET0, TARGET1, OTHER0, OTHER1, PI0, PI1, LENGTH = range(7)
 BIAS, BEYOND0, BEYOND1, ENTROPY_RATE, INFORMATION, LAMBDA = range(7, 13)
-
-
-@compiled(inline=True, no_cpython_wrapper=True)
-def probability(logit):
-    """σ(f), without overflow."""
-    if logit >= 0.0:
-        return 1.0 / (1.0 + exp(-logit))
-    tail = exp(logit)
-    return tail / (1.0 + tail)
 
 
 @compiled(no_cpython_wrapper=True)
@@ -55,7 +44,7 @@ def excess(y, mode, reals):
 
 
 @compiled(inline=True, no_cpython_wrapper=True)
-def inner(y, mode, x):
+def inner_value(y, mode, x):
     """Y_x and its derivatives by e and ρ, as functions of the coordinates free in this mode."""
     if mode[x] == SLIDING:
         return 0.0, 0.0, 0.0
@@ -72,8 +61,8 @@ def residual_at(logit, y, x, reals):
 
 
 @compiled(inline=True, no_cpython_wrapper=True)
-def unit(value, opened, product, u, y, x, reals):
-    """(ω_x, s_x, out_x) of a unit with Y_x = ``value``; ``product`` is 4w₁w₂."""
+def unit_terms(value, opened, product, u, y, x, reals):
+    """π_x(σ(f_x) − t_x), slope s_x and output of a unit with Y_x = ``value``; product = 4w₁w₂."""
     slope = 1.0 + product if opened else 1.0
     output = value * slope
     return reals[PI0 + x] * residual_at(u * output, y, x, reals), slope, output
@@ -85,11 +74,11 @@ def velocity(y, mode, reals, out):
     tied, length = len(y) == 5, reals[LENGTH]
     u = y[0] if tied else y[5]
     product = 4.0 * y[2] * y[3]
-    y0, e0, rho0 = inner(y, mode, 0)
-    y1, e1, rho1 = inner(y, mode, 1)
+    y0, e0, rho0 = inner_value(y, mode, 0)
+    y1, e1, rho1 = inner_value(y, mode, 1)
     open0, open1 = mode[0] == OPEN and mode[2] == 0, mode[1] == OPEN and mode[2] == 0
-    omega0, s0, out0 = unit(y0, open0, product, u, y, 0, reals)
-    omega1, s1, out1 = unit(y1, open1, product, u, y, 1, reals)
+    omega0, s0, out0 = unit_terms(y0, open0, product, u, y, 0, reals)
+    omega1, s1, out1 = unit_terms(y1, open1, product, u, y, 1, reals)
     by_u = omega0 * out0 + omega1 * out1
     by_e = u * (omega0 * s0 * e0 + omega1 * s1 * e1)
     by_relu = (omega0 * y0 if open0 else 0.0) + (omega1 * y1 if open1 else 0.0)
@@ -119,7 +108,7 @@ def jacobian(y, mode, reals, out):
         for j in range(k):
             out[i, j] = 0.0
     for x in range(2):
-        value, inner_e, inner_rho = inner(y, mode, x)
+        value, inner_e, inner_rho = inner_value(y, mode, x)
         gate = 4.0 if mode[x] == OPEN and not held else 0.0
         slope = 1.0 + gate * w1 * w2
         output = value * slope

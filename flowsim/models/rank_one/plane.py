@@ -55,7 +55,7 @@ class RankOnePlane(AttentionPlane):
             return super().separatrix(x, fixed)
         return separatrix(self.model.chain, x)
 
-    def line(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor | None:
+    def axis_kinds(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor | None:
         """The kind of the lifts of (0, w) in the tied model without attention.
 
         Near such a point, with e and ρ small and w₁w₂ = w|w| as lifted, the logit gap is

@@ -74,8 +74,8 @@ def constants(model: Any, origin: float = 0.0) -> tuple[np.ndarray, np.ndarray, 
 
 
 @compiled(no_cpython_wrapper=True)
-def across(y, slope0, slope1, reals):
-    """(Y_0′, Y_1′) if the units' slopes were s_0 and s_1."""
+def inner_velocities(y, slope0, slope1, reals):
+    """The rates (Y_0′, Y_1′) if the slopes of the units' outputs were s_0 and s_1."""
     tied = len(y) == 5
     u = y[0] if tied else y[5]
     out0, out1 = y[1] * slope0, (y[0] + y[1]) * slope1
@@ -89,8 +89,8 @@ def across(y, slope0, slope1, reals):
 
 
 @compiled(no_cpython_wrapper=True)
-def _slope(unit_mode, gain):
-    """Output of a unit that is open or closed; one that slides has Y = 0 and adds nothing."""
+def _output_slope(unit_mode, gain):
+    """Slope of a unit's output: the gain 1 + 4w₁w₂ if it is open, else 1."""
     return gain if unit_mode == OPEN else 1.0
 
 
@@ -99,13 +99,13 @@ def unit_velocities(y, mode, unit, reals):
     """The velocity of Y across its surface towards the open side, unit open and unit closed."""
     gain = 1.0 + 4.0 * y[2] * y[3]
     if unit == UNIT0:
-        other = _slope(mode[1], gain)
-        opened = across(y, gain, other, reals)[0]
-        closed = across(y, 1.0, other, reals)[0]
+        other = _output_slope(mode[1], gain)
+        opened = inner_velocities(y, gain, other, reals)[0]
+        closed = inner_velocities(y, 1.0, other, reals)[0]
     else:
-        other = _slope(mode[0], gain)
-        opened = across(y, other, gain, reals)[1]
-        closed = across(y, other, 1.0, reals)[1]
+        other = _output_slope(mode[0], gain)
+        opened = inner_velocities(y, other, gain, reals)[1]
+        closed = inner_velocities(y, other, 1.0, reals)[1]
     return mode[3] * opened, mode[3] * closed
 
 
@@ -123,8 +123,8 @@ def weight_velocities(y, reals):
 
 
 @compiled(no_cpython_wrapper=True)
-def _holds(y, mode, unit, reals):
-    """Positive while the loss rises with |Y| of this unit, both units being at Y = 0.
+def _loss_rise(y, mode, unit, reals):
+    """A number that is positive while the loss rises with |Y| of this unit, both being at Y = 0.
 
     There e = ρ = 0 and only b moves. To first order the loss is u Σ_x ω_x s_x Y_x, where s_x is
     1 + 4w₁w₂ < 0 on the open side and 1 on the other.
@@ -144,7 +144,7 @@ def _rounding(y, mode):
 
 
 @compiled(no_cpython_wrapper=True)
-def is_kinked(memory):
+def w1_can_vanish(memory):
     """Return whether w₁ can reach 0."""
     return memory[FEED_FORWARD_BALANCE] < 0.0
 
@@ -161,7 +161,7 @@ def event_function(row, y):
             continue  # w₁ = 0: units do not matter
         if mode[unit] == SLIDING:
             if mode[1 - unit] == SLIDING:
-                margins[2 * unit] = _holds(y, mode, unit, reals)
+                margins[2 * unit] = _loss_rise(y, mode, unit, reals)
                 continue
             opened, closed = unit_velocities(y, mode, unit, reals)
             margins[2 * unit], margins[2 * unit + 1] = -opened, closed
@@ -171,7 +171,7 @@ def event_function(row, y):
     if mode[2] == 1:
         positive, negative = weight_velocities(y, reals)
         margins[4], margins[5] = -positive, negative
-    elif is_kinked(row.memory):
+    elif w1_can_vanish(row.memory):
         margins[4] = mode[3] * y[2] + _NEAR * abs(y[3])
     smallest = margins[0]
     for i in range(1, 6):
@@ -213,15 +213,15 @@ def choose_modes(y, mode, kinked, reals):
     if mode[2] == 1:
         return
     if inner0 == 0.0 and inner1 == 0.0:
-        _choose_both(y, mode, reals)
+        _choose_both_modes(y, mode, reals)
         return
     for unit in range(2):
         if (inner0 if unit == UNIT0 else inner1) == 0.0:
-            mode[unit] = _choose(y, mode, unit, reals)
+            mode[unit] = _mode_on_surface(y, mode, unit, reals)
 
 
 @compiled(no_cpython_wrapper=True)
-def _choose(y, mode, unit, reals):
+def _mode_on_surface(y, mode, unit, reals):
     """The mode of a unit on its surface while the other one is off its own."""
     opened, closed = unit_velocities(y, mode, unit, reals)
     if opened < 0.0 < closed:
@@ -230,7 +230,7 @@ def _choose(y, mode, unit, reals):
 
 
 @compiled(no_cpython_wrapper=True)
-def _choose_both(y, mode, reals):
+def _choose_both_modes(y, mode, reals):
     """e = ρ = 0: the first pair of modes that agrees with the velocities it causes.
 
     A unit that may leave to both sides leaves to the faster one.
@@ -247,7 +247,7 @@ def _choose_both(y, mode, reals):
     order = (OPEN, CLOSED, SLIDING) if abs(gain) >= 1.0 else (CLOSED, OPEN, SLIDING)
     for pair in range(9):
         first, second = order[pair % 3], order[pair // 3]
-        slope0, slope1 = _slope(first, gain), _slope(second, gain)
+        slope0, slope1 = _output_slope(first, gain), _output_slope(second, gain)
         if first == SLIDING and second == SLIDING:
             slope0 = slope1 = 0.0
         elif first == SLIDING:
@@ -256,15 +256,16 @@ def _choose_both(y, mode, reals):
             slope1 = -omega0 * slope0 * ratio / (omega1 * (1.0 + ratio))
         drift = -u * ratio * (omega0 * slope0 + omega1 * slope1)
         toward0, toward1 = mode[3] * drift, mode[3] * (drift - u * omega1 * slope1)
-        fits0 = low <= slope0 <= high if first == SLIDING else _agrees(first, toward0)
-        fits1 = low <= slope1 <= high if second == SLIDING else _agrees(second, toward1)
+        fits0 = low <= slope0 <= high if first == SLIDING else _stays_on_side(first, toward0)
+        fits1 = low <= slope1 <= high if second == SLIDING else _stays_on_side(second, toward1)
         if fits0 and fits1:
             mode[0], mode[1] = first, second
             return
 
 
 @compiled(no_cpython_wrapper=True)
-def _agrees(unit_mode, toward_open):
+def _stays_on_side(unit_mode, toward_open):
+    """Return whether a unit on its surface that counts as open, or as closed, stays so."""
     return toward_open >= 0.0 if unit_mode == OPEN else toward_open <= 0.0
 
 
@@ -281,7 +282,7 @@ def missed_crossing(row, h):
         return fraction
     for surface in range(3):
         if surface == WEIGHT:
-            if not is_kinked(row.memory):
+            if not w1_can_vanish(row.memory):
                 continue
             side = mode[3]
             before, after = y[2], new[2]
@@ -316,7 +317,7 @@ def _begin(row, at_zero, signs):
     memory[EMBEDDING_BALANCE] = _embedding_balance(y, row.reals[LENGTH])
     memory[AMPLITUDE] = sqrt(y[0] * y[0] + y[1] * y[1])
     memory[NARROWEST] = memory[CENTRE] = -1.0
-    choose_modes(y, row.ints, is_kinked(memory), row.reals)
+    choose_modes(y, row.ints, w1_can_vanish(memory), row.reals)
     return 0
 
 
@@ -393,7 +394,7 @@ def _conserve(row, time):
 
 @compiled(no_cpython_wrapper=True)
 def _handle_event(row):
-    """At a kink that the row has just landed on: go on in the right modes; whether it is new.
+    """Go on from the kink that the row has just reached, in the right modes; 1 if it is new.
 
     A row that stops sliding leaves to the side whose velocity has turned, which is zero here: its
     sign is rounding, and so is that of Y.
@@ -420,7 +421,7 @@ def _handle_event(row):
             project(y, mode)
             if leaves and unit == UNIT1 and _is_ridge(row):
                 return _leave_ridge(row)
-    choose_modes(y, mode, is_kinked(row.memory), row.reals)
+    choose_modes(y, mode, w1_can_vanish(row.memory), row.reals)
     if leaves and mode[2] == 0:
         mode[unit] = OPEN if met % 2 == 0 else CLOSED
     return 1 if fresh else 0
@@ -484,8 +485,8 @@ HOOKS = {
 }
 
 
-def counted_from(model: Any, bias: float) -> tuple[float, ...]:
-    """Origin of the coordinates of rows: 0, and ``bias`` of b."""
+def origin_of(model: Any, bias: float) -> tuple[float, ...]:
+    """What the coordinates of rows are counted from: ``bias`` for b, 0 for the others."""
     return tuple(bias if name == "b" else 0.0 for name in model.coordinates)
 
 
@@ -493,7 +494,7 @@ def rows_of(model: Any) -> CompiledModel:
     """Compiled functions and constants of the model."""
 
     def near_saddles(near: np.ndarray, rtol: float) -> np.ndarray:
-        """Untied rows are never in doubt: their bad minima are saddles."""
+        """Codes of how near a saddle rows passed; untied ones are far, having no bad minima."""
         narrow, central = near[:, 0] ** 2 < _NARROW * rtol, near[:, 1] < _CENTRAL
         found = np.where(narrow, NEAR, np.where(central, IF_CHANGED, FAR))
         return found * (model.tied and model.chain.mutual_information > 0)
@@ -503,7 +504,7 @@ def rows_of(model: Any) -> CompiledModel:
         tag="rank_one",
         hooks=HOOKS,
         constants=lambda: constants(model, bias),
-        origin=counted_from(model, bias),
+        origin=origin_of(model, bias),
         own_steps=True,
         rtol=1e-8,
         time_rtol=1e-10,

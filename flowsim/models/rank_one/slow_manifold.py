@@ -15,7 +15,7 @@ from math import sqrt
 
 from flowsim.compiled import compiled
 from flowsim.flow.rows.workspace import TrajectoryWorkspace
-from flowsim.models.rank_one.field import LENGTH, OPEN, inner, velocity
+from flowsim.models.rank_one.field import LENGTH, OPEN, inner_value, velocity
 
 #: Places in ``Row.ints`` of the unit whose logit is a coordinate, and of the one it replaces.
 UNIT, PIVOT = 4, 5
@@ -24,7 +24,7 @@ UNIT, PIVOT = 4, 5
 @compiled(no_cpython_wrapper=True)
 def logit_and_gradient(y, mode, x, g):
     """f of unit x, and ∇f into ``g``."""
-    value, inner_e, inner_rho = inner(y, mode, x)
+    value, inner_e, inner_rho = inner_value(y, mode, x)
     gate = 4.0 if mode[x] == OPEN and mode[2] == 0 else 0.0
     tied = len(y) == 5
     u = y[0] if tied else y[5]
@@ -44,7 +44,7 @@ def logit_and_gradient(y, mode, x, g):
 @compiled(no_cpython_wrapper=True)
 def _gradient_change(y, velocity, mode, x, dg):
     """g′ = ∇²f · y′ of unit x into ``dg``."""
-    value, inner_e, inner_rho = inner(y, mode, x)
+    value, inner_e, inner_rho = inner_value(y, mode, x)
     gate = 4.0 if mode[x] == OPEN and mode[2] == 0 else 0.0
     tied = len(y) == 5
     u, du = (y[0], velocity[0]) if tied else (y[5], velocity[5])
@@ -124,7 +124,7 @@ def from_logit(y, start, mode):
     x, m = mode[UNIT], mode[PIVOT]
     f = y[m]
     y[m] = start[m]
-    value, inner_e, inner_rho = inner(y, mode, x)
+    value, inner_e, inner_rho = inner_value(y, mode, x)
     slope = 1.0 + (4.0 * y[2] * y[3] if mode[x] == OPEN and mode[2] == 0 else 0.0)
     tied = len(y) == 5
     u = y[0] if tied else y[5]
@@ -149,7 +149,7 @@ def velocity_in_step_coordinates(row, y, out):
     from_logit(y, row.y, mode)
     velocity(y, mode, row.reals, out)
     x = mode[UNIT]
-    value, inner_e, inner_rho = inner(y, mode, x)
+    value, inner_e, inner_rho = inner_value(y, mode, x)
     u, du = (y[0], out[0]) if len(y) == 5 else (y[5], out[5])
     slope, dslope = 1.0, 0.0
     if mode[x] == OPEN and mode[2] == 0:

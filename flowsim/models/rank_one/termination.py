@@ -1,4 +1,4 @@
-"""When a row has come to its end, and what that end is.
+"""Termination of rank-one rows without attention, and their ends.
 
 The rank-one flow without attention is decided by a theorem (derived in docs/derivations/08.md):
 its critical points, those on kinks and at infinity included, have one of two losses, the entropy
@@ -36,15 +36,15 @@ _ROUNDING = 1e-13
 #: Rates of the flow below this count as none.
 _NO_RATE = 1e-13
 #: Tolerances of a trap: distance of e from it, distance of the logits from the unigram's,
-#: short the way of b is beside ρ and w, and how far from a kink e is, relative to ρ.
+#: how short the way of b is beside ρ and w, and how far from a kink e is, relative to ρ.
 _TRAP, _LEVEL, _SMALL, _CLEAR = 1e-8, 1e-6, 0.1, 1e-3
 
 
 @compiled(no_cpython_wrapper=True)
-def rest_of_way(row: TrajectoryWorkspace):
-    """The largest |d_i|/(1 + |y_i|) of d = (c·I − J)⁻¹f, where the linearised flow still goes.
+def newton_step_to_rest(row: TrajectoryWorkspace):
+    """Write the step d = (c·I − J)⁻¹f to where the linearised flow rests, and return its size.
 
-    d is left in ``row.slope``.
+    d is in ``row.slope``; its size is the largest |d_i|/(1 + |y_i|), or 1 without an inverse.
     """
     k = len(row.y)
     for i in range(k):
@@ -68,7 +68,7 @@ def check_termination(row: TrajectoryWorkspace):
     for i in range(len(y)):
         speed = max(speed, abs(row.velocity[i]))
     if len(y) == 5 and reals[LAMBDA] != 0.0 and abs(y[0]) <= _TRAP and is_settled(row):
-        return trap_verdict(row)  # where weights are large, rounding alone may keep e and b moving
+        return check_trap(row)  # where weights are large, rounding alone may keep e and b moving
     if speed > _SLOW and memory[NARROWEST] >= 0.0 and reals[LAMBDA] != 0.0:
         return GOING
     value = excess(y, mode, reals)
@@ -81,7 +81,7 @@ def check_termination(row: TrajectoryWorkspace):
         return MINIMA if value <= 1e-15 else GOING
     if speed > _SLOW:
         return GOING
-    if value < 1e-6 * reals[INFORMATION] and rest_of_way(row) <= _REST:
+    if value < 1e-6 * reals[INFORMATION] and newton_step_to_rest(row) <= _REST:
         for i in range(len(y)):
             y[i] += row.slope[i]
         return MINIMA
@@ -114,7 +114,7 @@ def is_settled(row: TrajectoryWorkspace):
 
 
 @compiled(no_cpython_wrapper=True)
-def come_to_rest(row: TrajectoryWorkspace, slope):
+def move_to_trap(row: TrajectoryWorkspace, slope):
     """Set e = 0 and b = b*, its best.
 
     On the way Nρ² + (b − b*)² and both w² + ¼(1 − 1/slope)(b − b*)² stay the same.
@@ -130,7 +130,7 @@ def come_to_rest(row: TrajectoryWorkspace, slope):
 
 
 @compiled(no_cpython_wrapper=True)
-def trap_verdict(row: TrajectoryWorkspace):
+def check_trap(row: TrajectoryWorkspace):
     """TRAPPED where e → 0 for good. REST where e = ρ = 0 does not trap: it is invariant as well."""
     y, mode, memory, reals = row.y, row.ints, row.memory, row.reals
     sign = -1.0 if reals[LAMBDA] > 0.0 else 1.0
@@ -153,5 +153,5 @@ def trap_verdict(row: TrajectoryWorkspace):
     if sign * slope <= 0.0 or abs(y[0]) > _CLEAR * abs(y[1]):
         return GOING
     memory[NARROWEST] = abs(slope)
-    come_to_rest(row, slope)
+    move_to_trap(row, slope)
     return TRAPPED

@@ -11,22 +11,21 @@ import math
 import numpy as np
 
 from flowsim.compiled import compiled
+from flowsim.elementary import spread
 from flowsim.models.rank_one import field as plain
 from flowsim.models.rank_one import slow_manifold
 from flowsim.models.rank_one.attention import field as attention
 from flowsim.models.rank_one.attention.field import FIRST, WEIGHTS
-from flowsim.models.rank_one.field import CLOSED, OPEN, PI0, TARGET0
+from flowsim.models.rank_one.field import BEYOND0, BIAS, CLOSED, OPEN, OTHER0, PI0, TARGET0
 
-#: Modes of the computation.
+#: Quantities that may be asked for.
 EXCESS, GRADIENT, HESSIAN, STIFFNESS, LOGITS = range(5)
 
-_velocity, _jacobian, _probability = plain.velocity, plain.jacobian, plain.probability
-_excess = plain.excess
-_logit = slow_manifold.logit_and_gradient
+_velocity, _jacobian, _excess = plain.velocity, plain.jacobian, plain.excess
+_logit_and_gradient = slow_manifold.logit_and_gradient
 _LENGTH, _UNTIED = attention.LENGTH, attention.UNTIED
-_evaluate, _far_velocity = attention.evaluate, attention.velocity
-_far_excess = attention.excess
-_far_jacobian = attention.linearise
+_evaluate, _attention_velocity = attention.evaluate, attention.velocity
+_attention_excess, _attention_jacobian = attention.excess, attention.linearise
 
 
 @compiled(nrt=True)
@@ -50,17 +49,16 @@ def plain_values(what, theta, metric, reals, found):
         else:
             total = 0.0
             for x in range(2):
-                f = _logit(y, mode, x, rate)
+                f = _logit_and_gradient(y, mode, x, rate)
                 if what == LOGITS:
                     found[i, x] = f - y[4]
                     continue
                 squares = 0.0
                 for j in range(k):
                     squares += rate[j] * rate[j] / metric[j]
-                chance, target = _probability(f), reals[TARGET0 + x]
-                total += (
-                    reals[PI0 + x] * squares * max(chance * (1.0 - chance), target * (1.0 - target))
-                )
+                target, other = reals[TARGET0 + x], reals[OTHER0 + x]
+                steep = spread(f - reals[BIAS] + reals[BEYOND0 + x], target, other)
+                total += reals[PI0 + x] * squares * max(steep, target * other)
             if what == STIFFNESS:
                 found[i, 0] = total
 
@@ -78,11 +76,11 @@ def attention_values(what, theta, reals, ints, workspace, found):
         y = theta[i]
         found[i] = math.nan
         if what == EXCESS:
-            found[i, 0] = _far_excess(y, reals, ints, memory)
+            found[i, 0] = _attention_excess(y, reals, ints, memory)
         elif what == GRADIENT:
-            _far_velocity(y, reals, ints, memory, found[i])
+            _attention_velocity(y, reals, ints, memory, found[i])
         elif what == HESSIAN:
-            _far_jacobian(y, reals, ints, memory, rate, found[i].reshape((k, k)))
+            _attention_jacobian(y, reals, ints, memory, rate, found[i].reshape((k, k)))
         elif _evaluate(y, reals, ints, memory):
             if what == LOGITS:
                 count, u = length * (length + 1), y[length + 6] if ints[_UNTIED] == 1 else y[0]

@@ -103,7 +103,7 @@ class StatesAttentionModel(OnChain):
         found = torch.cat([quantity(part) for part in rows.split(most)]) if len(rows) else rows
         return found.reshape((*theta.shape[:-1], *found.shape[1:]))
 
-    def _terms(self, rows: Tensor) -> tuple[Tensor, ...]:
+    def _logit_terms(self, rows: Tensor) -> tuple[Tensor, ...]:
         """A, B (n, 1, 1); u, f − 1/S (n, C, T); the logits; the law's weight, many and target."""
         e, w, v = rows[:, :, None, None].unbind(1)
         weight, share, multiplicity = (
@@ -129,7 +129,7 @@ class StatesAttentionModel(OnChain):
         """
         return self._by_chunks(theta, self._excess)
 
-    def _beyond(
+    def _beyond_target(
         self, logits: Tensor, target: Tensor, multiplicity: Tensor
     ) -> tuple[Tensor, Tensor]:
         """z − log t less its mean by the target t, and whether it is at most 1 in size."""
@@ -139,9 +139,9 @@ class StatesAttentionModel(OnChain):
         return beyond, torch.where(multiplicity > 0, beyond.abs(), 0.0).amax(-1) <= 1.0
 
     def _excess(self, rows: Tensor) -> Tensor:
-        *_, logits, weight, multiplicity, target = self._terms(rows)
+        *_, logits, weight, multiplicity, target = self._logit_terms(rows)
         target = multiplicity * target
-        beyond, small = self._beyond(logits, target, multiplicity)
+        beyond, small = self._beyond_target(logits, target, multiplicity)
         top = torch.where(multiplicity > 0, beyond, -torch.inf).amax(-1, keepdim=True)
         far = (target * (beyond - top).exp()).sum(-1).log() + top.squeeze(-1)
         near = beyond.clamp(-1.0, 1.0)
@@ -152,12 +152,12 @@ class StatesAttentionModel(OnChain):
         return (torch.where(small, close, far) * weight).sum(-1)
 
     def _gradient(self, rows: Tensor) -> Tensor:
-        big_a, big_b, u, beyond, logits, weight, multiplicity, target = self._terms(rows)
+        big_a, big_b, u, beyond, logits, weight, multiplicity, target = self._logit_terms(rows)
         target = multiplicity * target
         chance = torch.softmax(
             torch.where(multiplicity > 0, logits + multiplicity.log(), -torch.inf), dim=-1
         )
-        past, small = self._beyond(logits, target, multiplicity)
+        past, small = self._beyond_target(logits, target, multiplicity)
         rise = past.clamp(-1.0, 1.0).expm1()  # softmax(z) − t, where the two are nearly the same
         mean = (target * rise).sum(-1, keepdim=True)
         close = target * (rise - mean) / (1 + mean)

@@ -170,8 +170,7 @@ def sigmoid_means(distribution: Atoms, kappa: float, c: np.ndarray) -> np.ndarra
 def lanczos(
     m: np.ndarray, weight: np.ndarray, order: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Recurrence coefficients of the polynomials orthogonal to discrete measures (measures,
-    points).
+    """Recurrence coefficients of polynomials orthogonal to discrete measures (measures, points).
 
     Lanczos' method with full reorthogonalisation, twice; a measure of fewer than K = ``order``
     points ends with coefficients zero. Diagonal (measures, K) and off-diagonal (measures, K − 1) of

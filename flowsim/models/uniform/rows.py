@@ -54,7 +54,7 @@ _NO_W = -25.0
 
 
 @compiled(no_cpython_wrapper=True)
-def enclose(a, side, memory):
+def write_corners_beside(a, side, memory):
     """Write the corners beside a; a corner itself lies below (``side`` > 0) or above (< 0)."""
     low, high = -math.inf, math.inf
     for n in range(1, int(memory[ORDER]) + 1):
@@ -68,7 +68,7 @@ def enclose(a, side, memory):
 
 
 @compiled(no_cpython_wrapper=True)
-def nearest(a, memory):
+def corner_reached(a, memory):
     """The corner that a is on or beyond, to rounding; infinite without one."""
     low, high = memory[LOW], memory[HIGH]
     if low > -math.inf and a <= low + WIDTH * abs(low):
@@ -79,8 +79,8 @@ def nearest(a, memory):
 
 
 @compiled(no_cpython_wrapper=True)
-def inside(a, memory):
-    """The a by which ReLUs are open: that between the corners which is next to a."""
+def kept_between_corners(a, memory):
+    """The value next to a that lies between its corners, and so says which ReLUs are open."""
     if memory[ORDER] == 0.0:
         return a
     low, high = memory[LOW], memory[HIGH]
@@ -93,6 +93,7 @@ def inside(a, memory):
 
 @compiled(no_cpython_wrapper=True)
 def _is_far(y, memory):
+    """Return whether y is so far from where the step begins that the step will be rejected."""
     for j in range(len(y)):
         if j == 1 and max(y[1], memory[ORIGIN + 1]) < _NO_W:
             continue
@@ -107,7 +108,7 @@ def _sums_at(y, square, gamma, reals, ints, memory):
     """Leave the sums at y in memory; (status, Newton's last step of the bias)."""
     if memory[KNOWN] != 0.0 and _is_far(y, memory):
         return -1, 0.0
-    status = gather(square, gamma, y[2], inside(y[2], memory), reals, ints, memory)
+    status = gather(square, gamma, y[2], kept_between_corners(y[2], memory), reals, ints, memory)
     if status != 0:
         return status, 0.0
     if ints[DYNAMIC] == 1:
@@ -130,7 +131,7 @@ def _gamma(y, memory):
 
 
 @compiled
-def expand(y, reals, ints, memory, out, jacobian, second):
+def write_flow(y, reals, ints, memory, out, jacobian, second):
     """dy/dt into ``out`` and, where ``second`` (1.0, not 0.0), its derivative into ``jacobian``.
 
     Returns 0, or −1 where not finite, or 1 + a level that the table lacks.
@@ -144,7 +145,7 @@ def expand(y, reals, ints, memory, out, jacobian, second):
         memory[PLACE + i] = y[i]
         if second:
             memory[ORIGIN + i] = y[i]
-    assemble(square, gamma, y[2], step, memory, out, jacobian, second)
+    write_flow_from_sums(square, gamma, y[2], step, memory, out, jacobian, second)
     if memory[HELD] == 1.0:
         out[0] = 0.0
         if second:
@@ -157,7 +158,7 @@ def expand(y, reals, ints, memory, out, jacobian, second):
 
 
 @compiled
-def assemble(square, gamma, a, step, memory, out, jacobian, second):
+def write_flow_from_sums(square, gamma, a, step, memory, out, jacobian, second):
     """dy/dt, and its derivative, of the sums in memory; ``step`` is Newton's last of the bias."""
     k = len(out)
     stiffness = bias_e = bias_w = bias_a = 0.0
@@ -179,9 +180,9 @@ def assemble(square, gamma, a, step, memory, out, jacobian, second):
             jacobian[i] = 0.0
     for c in range(4):
         if _has_nodes(c, memory):
-            _add_class(c, square, gamma, a, step, memory, out)
+            _add_class_to_flow(c, square, gamma, a, step, memory, out)
             if second:
-                _add_derivatives(
+                _add_class_to_jacobian(
                     c, square, gamma, a, step, bias_e, bias_w, bias_a, memory, jacobian
                 )
     if second:
@@ -197,7 +198,7 @@ def _has_nodes(c, memory):
 
 
 @compiled(no_cpython_wrapper=True)
-def _add_class(c, square, gamma, a, step, memory, out):
+def _add_class_to_flow(c, square, gamma, a, step, memory, out):
     """A class's share of dy/dt."""
     o, half, gain = c % 2, c // 2 - 0.5, 1.0 + gamma * (c % 2)
     place = SUMS + EACH * c
@@ -212,7 +213,7 @@ def _add_class(c, square, gamma, a, step, memory, out):
 
 
 @compiled(no_cpython_wrapper=True)
-def _add_derivatives(c, square, gamma, a, step, bias_e, bias_w, bias_a, memory, jacobian):
+def _add_class_to_jacobian(c, square, gamma, a, step, bias_e, bias_w, bias_a, memory, jacobian):
     """A class's share of the Jacobian, but for ∂e²/∂log|e| in front of a sum."""
     k = len(jacobian)
     o, half, gain = c % 2, c // 2 - 0.5, 1.0 + gamma * (c % 2)
@@ -261,24 +262,24 @@ def excess(y, reals, ints, memory):
 
 @compiled(no_cpython_wrapper=True)
 def _velocity(y, reals, ints, memory, out):
-    return expand(y, reals, ints, memory, out, memory[:1].reshape((1, 1)), 0.0)
+    return write_flow(y, reals, ints, memory, out, memory[:1].reshape((1, 1)), 0.0)
 
 
 @compiled(no_cpython_wrapper=True)
 def _linearise(row):
     given = row.y, row.reals, row.ints, row.memory, row.velocity, row.derivative
-    return expand(*given, 1.0)
+    return write_flow(*given, 1.0)
 
 
 @compiled(no_cpython_wrapper=True)
-def _pulls(row, y, corner):
+def _rates_at_corner(row, y, corner):
     """da/dt at a corner that y is on or beyond, from above and from below; NaN if not finite."""
     memory, slope = row.memory, row.point
     a, low, high, slides = y[2], memory[LOW], memory[HIGH], memory[SLIDES]
     y[2], memory[SLIDES], above = corner, 0.0, math.nan
     for side in range(2):
         above = slope[2] if side == 1 else math.nan
-        enclose(corner, 1.0 - 2.0 * side, memory)
+        write_corners_beside(corner, 1.0 - 2.0 * side, memory)
         if _velocity(y, row.reals, row.ints, memory, slope) != 0:
             slope[2] = math.nan
     y[2], memory[LOW], memory[HIGH], memory[SLIDES] = a, low, high, slides
@@ -289,14 +290,14 @@ def _pulls(row, y, corner):
 def _handle_event(row):
     """Both rates of a to one side: cross. Both towards the corner: slide, a stays. Else leave."""
     y, memory = row.y, row.memory
-    corner = nearest(y[2], memory)
+    corner = corner_reached(y[2], memory)
     if corner == math.inf:
         return 0
-    above, below = _pulls(row, y, corner)
+    above, below = _rates_at_corner(row, y, corner)
     if not above + below < math.inf:
         return -1
     y[2] = corner
-    enclose(corner, 1.0 if above + below > 0.0 else -1.0, memory)
+    write_corners_beside(corner, 1.0 if above + below > 0.0 else -1.0, memory)
     memory[SLIDES] = 1.0 if above < 0.0 < below or above == 0.0 == below else 0.0
     return 1
 
@@ -306,7 +307,7 @@ def _begin(row, at_zero, signs):
     memory = row.memory
     memory[SIGN], memory[HELD] = signs[1], at_zero
     memory[ORDER] = min(MOST, row.ints[LENGTH])
-    enclose(row.y[2], 1.0, memory)
+    write_corners_beside(row.y[2], 1.0, memory)
     status = _linearise(row)
     return status if status != 0 else min(_handle_event(row), 0)
 
@@ -315,7 +316,7 @@ def _begin(row, at_zero, signs):
 def _event_function(row, y):
     memory = row.memory
     if memory[SLIDES] == 1.0:
-        above, below = _pulls(row, y, nearest(y[2], memory))
+        above, below = _rates_at_corner(row, y, corner_reached(y[2], memory))
         return min(-above, below)
     low, high = memory[LOW], memory[HIGH]
     before = y[2] - low + WIDTH * abs(low) if low > -math.inf else math.inf

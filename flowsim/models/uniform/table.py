@@ -65,9 +65,9 @@ class LawTable:
         for x, tree in enumerate(self._trees):
             block = self._head[TREE + BLOCK * x : TREE + BLOCK * (x + 1)]
             block[DEPTH] = tree.depth
-            block[BINS] = self._put(np.concatenate([tree.node, tree.weight], axis=1).ravel())
-            block[STARTS] = self._put_integers(tree.start)
-            block[ATOMS] = self._put(np.concatenate(tree.atoms))
+            block[BINS] = self._append(np.concatenate([tree.node, tree.weight], axis=1).ravel())
+            block[STARTS] = self._append_integers(tree.start)
+            block[ATOMS] = self._append(np.concatenate(tree.atoms))
             block[ATOM_COUNT] = len(tree.atoms.m)
         self._join()
 
@@ -77,30 +77,31 @@ class LawTable:
             for new in range(int(self._head[LEVELS]), level + 1):
                 for x, tree in enumerate(self._trees):
                     first = RULES + BLOCK * (2 * new + x)
-                    self._add(self._head[first : first + BLOCK], tree.rule(2.0**new))
+                    self._write_rule(self._head[first : first + BLOCK], tree.rule(2.0**new))
                 self._head[LEVELS] += 1
             self._join()
 
-    def _add(self, block: np.ndarray, rule: Rule) -> None:
+    def _write_rule(self, block: np.ndarray, rule: Rule) -> None:
         """Write a rule, its bins from left to right, and where its parts are into the block."""
         smooth = [np.pad(v, (0, -len(v) % _VECTOR)) for v in rule.smooth]
-        block[SMOOTH], block[SMOOTH_COUNT] = self._put(np.concatenate(smooth)), len(smooth[0])
+        block[SMOOTH], block[SMOOTH_COUNT] = self._append(np.concatenate(smooth)), len(smooth[0])
         place = np.argsort(np.argsort(np.unique(rule.leaf_bin, return_index=True)[1]))
         node_place = place[rule.node_bin]
         order = np.argsort(node_place, kind="stable")
-        block[BINNED] = self._put(np.concatenate([v[order] for v in rule.binned]))
+        block[BINNED] = self._append(np.concatenate([v[order] for v in rule.binned]))
         block[BINNED_COUNT] = len(order)
         starts = np.searchsorted(node_place[order], np.arange(len(place) + 1))
-        block[BIN_STARTS] = self._put_integers(starts)
-        block[LEAF_BIN] = self._put_integers(place[rule.leaf_bin])
-        block[LEAF_LEVEL] = self._put_integers(rule.leaf_level)
+        block[BIN_STARTS] = self._append_integers(starts)
+        block[LEAF_BIN] = self._append_integers(place[rule.leaf_bin])
+        block[LEAF_LEVEL] = self._append_integers(rule.leaf_level)
 
-    def _put(self, values: np.ndarray) -> int:
+    def _append(self, values: np.ndarray) -> int:
+        """Append to ``reals`` and return where the values begin; integers likewise to ``ints``."""
         self._reals.append(values)
         self._sizes[0] += len(values)
         return self._sizes[0] - len(values)
 
-    def _put_integers(self, values: np.ndarray) -> int:
+    def _append_integers(self, values: np.ndarray) -> int:
         self._ints.append(values.astype(np.int64))
         self._sizes[1] += len(values)
         return self._sizes[1] - len(values)
@@ -137,7 +138,8 @@ def range_at(n, square, gamma, a, memory):
 
 
 @compiled(no_cpython_wrapper=True)
-def _add(memory, x, o, points, weights, count):
+def _add_range(memory, x, o, points, weights, count):
+    """Write one more range, unless it is empty."""
     if count > 0:
         at = FIRST + RANGE * int(memory[COUNT])
         memory[at], memory[at + 1] = x, o
@@ -146,7 +148,7 @@ def _add(memory, x, o, points, weights, count):
 
 
 @compiled(no_cpython_wrapper=True)
-def _add_split(reals, memory, x, a, points, weights, count):
+def _add_both_sides(reals, memory, x, a, points, weights, count):
     """Both sides of the kink, of points that increase; ReLU'(0) = 0."""
     first = a < 0  # whether the ReLU is open on the left
     low, high = 0, count
@@ -156,8 +158,8 @@ def _add_split(reals, memory, x, a, points, weights, count):
             low = middle + 1
         else:
             high = middle
-    _add(memory, x, 1 if first else 0, points, weights, low)
-    _add(memory, x, 0 if first else 1, points + low, weights + low, count - low)
+    _add_range(memory, x, 1 if first else 0, points, weights, low)
+    _add_range(memory, x, 0 if first else 1, points + low, weights + low, count - low)
 
 
 @compiled
@@ -182,12 +184,12 @@ def gather(square, gamma, a, open_at, reals, ints, memory):
         if exact:
             atoms, count = ints[tree + ATOMS], ints[tree + ATOM_COUNT]
             if abs(open_at) < 1:
-                _add(memory, x, x, atoms, atoms + count, count)
+                _add_range(memory, x, x, atoms, atoms + count, count)
             else:
-                _add_split(reals, memory, x, open_at, atoms, atoms + count, count)
+                _add_both_sides(reals, memory, x, open_at, atoms, atoms + count, count)
         elif abs(open_at) < 1:
             nodes, count = ints[rule + SMOOTH], ints[rule + SMOOTH_COUNT]
-            _add(memory, x, x, nodes, nodes + count, count)
+            _add_range(memory, x, x, nodes, nodes + count, count)
         else:
             _around_kink(x, open_at, tree, rule, reals, ints, memory)
     return 0
@@ -202,13 +204,13 @@ def _around_kink(x, a, tree, rule, reals, ints, memory):
     nodes, count = ints[rule + BINNED], ints[rule + BINNED_COUNT]
     starts = ints[rule + BIN_STARTS] + ints[ints[rule + LEAF_BIN] + leaf]
     begin, end = ints[starts], ints[starts + 1]
-    _add(memory, x, left, nodes, nodes + count, begin)
-    _add(memory, x, 1 - left, nodes + end, nodes + count + end, count - end)
+    _add_range(memory, x, left, nodes, nodes + count, begin)
+    _add_range(memory, x, 1 - left, nodes + end, nodes + count + end, count - end)
     for level in range(ints[ints[rule + LEAF_LEVEL] + leaf] + 1, depth + 1):
         half = (leaf >> (depth - level)) ^ 1
         at = ints[tree + BINS] + 16 * (2**level - 1 + half)
-        _add(memory, x, left if half & 1 == 0 else 1 - left, at, at + 8, 8)
+        _add_range(memory, x, left if half & 1 == 0 else 1 - left, at, at + 8, 8)
     starts, atoms = ints[tree + STARTS] + leaf, ints[tree + ATOMS]
     begin, end = ints[starts], ints[starts + 1]
     weights = atoms + ints[tree + ATOM_COUNT]
-    _add_split(reals, memory, x, a, atoms + begin, weights + begin, end - begin)
+    _add_both_sides(reals, memory, x, a, atoms + begin, weights + begin, end - begin)

@@ -1,4 +1,4 @@
-"""When a row with uniform attention has come to its end, and what that end is."""
+"""Termination of rows with uniform attention, and their ends."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from flowsim.models.uniform.rows import (
     ORIGIN,
     SLIDES,
     excess,
-    expand,
     loss,
+    write_flow,
 )
 from flowsim.models.uniform.table import (
     DYNAMIC,
@@ -101,7 +101,7 @@ def _plane_attracts(y, reals, ints, memory, work):
     copy(y, point)
     point[0] = min(y[0], _NEAR_PLANE + 0.5 * math.log(abs(reals[LAMBDA])))
     memory[KNOWN] = 0.0  # the bias of a point so far away is solved for anew
-    status = expand(point, reals, ints, memory, rate, work[1], 0.0)
+    status = write_flow(point, reals, ints, memory, rate, work[1], 0.0)
     memory[KNOWN] = 0.0
     return status == 0 and rate[0] < 0.0
 
@@ -121,7 +121,7 @@ def _drifts(y, velocity, jacobian, reals, ints, memory, work):
     point[0] -= _PROBE
     point[2] *= math.exp(2.0 * _PROBE)
     memory[KNOWN] = 0.0
-    status = expand(point, reals, ints, memory, rate, steep, 1.0)
+    status = write_flow(point, reals, ints, memory, rate, steep, 1.0)
     memory[LIMIT] = value = excess(point, reals, ints, memory)
     memory[KNOWN] = 0.0
     for j in range(len(y)):

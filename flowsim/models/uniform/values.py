@@ -16,7 +16,7 @@ import numpy as np
 
 from flowsim.compiled import compiled
 from flowsim.models.bias import mean_logit
-from flowsim.models.uniform.rows import MEMORY, SIGN, assemble
+from flowsim.models.uniform.rows import MEMORY, SIGN, write_flow_from_sums
 from flowsim.models.uniform.sums import class_sums, excess_of_ranges, newton_shift
 from flowsim.models.uniform.table import DYNAMIC, PI0, PI1, UNIGRAM_LOGIT, gather
 
@@ -63,7 +63,7 @@ def values_of(what, theta, reals, ints, found):
         else:
             memory[SIGN] = 1.0 if w > 0.0 else -1.0 if w < 0.0 else 0.0
             class_sums(square, gamma, a, shift, reals, memory)
-            assemble(square, gamma, a, 0.0, memory, rate, steep, 1.0)
+            write_flow_from_sums(square, gamma, a, 0.0, memory, rate, steep, 1.0)
             if what == GRADIENT:
                 for j in range(k):
                     found[i, j] = -_factor(j, e, w) * rate[j]

@@ -24,7 +24,7 @@ class UntiedPlane(ChainPlane):
             return super().minima(x, fixed)
         return self.model.chain.target_logit_gap / (fixed["u"] * feed_forward_gain(x))
 
-    def line(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor | None:
+    def axis_kinds(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor | None:
         return None
 
 

@@ -39,7 +39,7 @@ LAMBDA, WIDTH, ENTROPY_RATE, INFORMATION, ORIGIN, BEYOND, WEIGHTS = 0, 1, 2, 3, 
 LENGTH, UNTIED = 0, 1
 #: Values per (n, x, S) in a row's memory: f − logit t, σ(f) − t, σ′(f), Y, R and R′.
 EACH = 6
-#: Numbers in memory before them, for ``attention_verdict``, and behind them, for the Jacobian.
+#: Numbers in memory before them, for ``termination``, and behind them, for the Jacobian.
 FIRST, ROOM = 64, 16
 #: Coordinates other than ρ, in their order here: e, w₁, w₂, o, v, b, c.
 _OTHERS = 7
@@ -65,7 +65,7 @@ def constants(
 
 
 @compiled(no_cpython_wrapper=True)
-def _rounded(z, width):
+def _rounded_relu(z, width):
     """R(z) and R′(z)."""
     if z <= -width:  # with width 0 the ReLU itself, R′(0) = 0
         return 0.0, 0.0
@@ -102,7 +102,7 @@ def evaluate(y, reals, ints, memory):
             for s in range(x, n + x):
                 mean = (e * s + sum_of_rho) / n
                 inner = e * x + y[n] + product * mean
-                relu, opened = _rounded(w1 * inner, reals[WIDTH])
+                relu, opened = _rounded_relu(w1 * inner, reals[WIDTH])
                 memory[at] = u * (inner + 4.0 * w2 * relu) + beyond
                 memory[at + 3 * count] = inner
                 memory[at + 4 * count] = relu
@@ -204,7 +204,7 @@ def linearise(y, reals, ints, memory, out, jacobian):
                 slope = weight * memory[at + 2 * count]
                 values = memory[at + 3 * count], memory[at + 4 * count], memory[at + 5 * count]
                 mean = (y[0] * s + sum_of_rho) / n
-                f_y, f_yy = _add_bends(
+                f_y, f_yy = _add_second_derivatives(
                     y, x, s / n, mean, omega, values, reals, ints, first, mixed, jacobian
                 )
                 by_y[n - 1] += omega * f_y
@@ -216,7 +216,7 @@ def linearise(y, reals, ints, memory, out, jacobian):
                     for j in range(i + 1):
                         jacobian[row, length + j if j else 0] += share * first[j]
                 at += 1
-    _spread(y, length, by_y, by_yy, jacobian)
+    _add_positions(y, length, by_y, by_yy, jacobian)
     for i in range(k):
         metric = 4.0 if i == length + 1 or i == length + 2 else 1.0
         for j in range(k):
@@ -225,7 +225,7 @@ def linearise(y, reals, ints, memory, out, jacobian):
 
 
 @compiled(no_cpython_wrapper=True)
-def _add_bends(y, x, share, mean, omega, values, reals, ints, first, mixed, jacobian):
+def _add_second_derivatives(y, x, share, mean, omega, values, reals, ints, first, mixed, jacobian):
     """Add ω ∂²f of one value to the lower triangle and return F_Y and F_YY.
 
     Writes ∂f/∂j to ``first`` and ∂²f/∂Y∂j, without the change of ∂Y/∂j, to ``mixed``.
@@ -270,7 +270,7 @@ def _add_bends(y, x, share, mean, omega, values, reals, ints, first, mixed, jaco
 
 
 @compiled(no_cpython_wrapper=True)
-def _spread(y, length, by_y, by_yy, jacobian):
+def _add_positions(y, length, by_y, by_yy, jacobian):
     """Pass the derivatives by Y_n on to the positions, and make the matrix symmetric."""
     o, v = y[length + 3], y[length + 4]
     product, k = o * v, len(y)

@@ -1,4 +1,4 @@
-"""When a rank-one row with attention has come to its end, also at infinity, and all its hooks.
+"""Termination of rank-one rows with attention, also at infinity, and the hooks of these rows.
 
 Many orbits creep: the loss falls like a power of time along a valley that leads to infinity (with
 e → 0 and |o v| → ∞, attention counts the past; with positions that have shut their units, |w| → ∞).
@@ -34,7 +34,7 @@ from flowsim.models.rank_one.attention.field import (
     loss,
     velocity,
 )
-from flowsim.models.rank_one.rows import counted_from
+from flowsim.models.rank_one.rows import origin_of
 
 #: Places in a row's memory: w₁² − w₂² and o² − v² at its start, the time, the last mark, the last
 #: extrapolation of the excess loss, steps since headway was last checked, the time and the excess
@@ -247,7 +247,7 @@ def rows_of(model: Any) -> CompiledModel:
         "rank_one_attention",
         HOOKS,
         lambda: _constants(model),
-        origin=counted_from(model, unigram_logit(model.chain)),
+        origin=origin_of(model, unigram_logit(model.chain)),
         max_steps=30_000,
         at_once=32,
         cost=4e-3,

@@ -173,7 +173,7 @@ class ReducedTraining:
         if kept:
             found.path, found.path_loss = (torch.stack(x) for x in zip(*kept.values(), strict=True))
         found.state = torch.from_numpy(rows)
-        found.status[self._returning(rows, moments, found)] = Status.PERIODIC
+        found.status[self._come_back(rows, moments, found)] = Status.PERIODIC
         lost = torch.from_numpy(failed)  # starts that were not finite
         found.label[lost], found.rule[lost] = Label.UNRESOLVED, Rule.NONE
         found.status[lost] = Status.FAILED
@@ -193,9 +193,9 @@ class ReducedTraining:
     def losses(self, rows: np.ndarray) -> np.ndarray:
         """The exact expected loss of every state in nats, shape (n,)."""
         found, atoms = np.empty(len(rows)), self._exact
-        for part in self._parts(len(rows), len(atoms.place)):
+        for part in self._row_slices(len(rows), len(atoms.place)):
             loops.losses_of(
-                rows[part], self._kinds, atoms.place, atoms.values, *self._room(atoms)[:2],
+                rows[part], self._kinds, atoms.place, atoms.values, *self._buffers(atoms)[:2],
                 found[part],
             )  # fmt: skip
         return found
@@ -221,9 +221,9 @@ class ReducedTraining:
             if self.sampled:
                 drawn = choice.batch, model.length, model.attention, generator
                 atoms = sampled_atoms(model.chain, count * sets, *drawn)
-            rates, room = self._rates(done, count), self._room(atoms)
+            rates, room = self._rates(done, count), self._buffers(atoms)
             cost = count * int(np.diff(atoms.bounds).max())
-            for part in self._parts(len(rows), cost):
+            for part in self._row_slices(len(rows), cost):
                 order = np.array([part.start * by_row, by_step, by_row])
                 loops.advance(
                     rows[part], *moments[:, part], self._kinds, self._reals, self._scales(), rates,
@@ -255,12 +255,12 @@ class ReducedTraining:
         kappa, entries, decays = np.array([blocks.get(name, rho) for name in self.coordinates]).T
         return np.stack([kappa, kappa / entries, entries, decays])
 
-    def _room(self, atoms: Atoms) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _buffers(self, atoms: Atoms) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Buffers for means of positions, values of atoms, and a gradient."""
         most = int(np.diff(atoms.bounds).max())
         return np.empty(self.positions), np.empty((4, most)), np.empty(len(self.coordinates))
 
-    def _parts(self, rows: int, cost: int) -> list[slice]:
+    def _row_slices(self, rows: int, cost: int) -> list[slice]:
         """Rows in parts, between which Ctrl-C is heard; no row's numbers depend on them."""
         size = max(1, _WORK // max(1, cost))
         return [slice(low, min(rows, low + size)) for low in range(0, rows, size)]
@@ -274,8 +274,8 @@ class ReducedTraining:
             rho = rows[:, 1 : 1 + count].mean(axis=1, keepdims=True)
         return torch.from_numpy(np.concatenate([rows[:, :1], rho, rows[:, 1 + count :]], axis=1))
 
-    def _returning(self, rows: np.ndarray, moments: np.ndarray, found: Trained) -> Tensor:
-        """Undecided rows that come back to where they are within some more steps, but move.
+    def _come_back(self, rows: np.ndarray, moments: np.ndarray, found: Trained) -> Tensor:
+        """Mask of undecided rows that move and are back where they are within 64 more steps.
 
         Deterministic descent at a constant rate: back to 1e-9 after having been off by 1e-6,
         relative to the largest coordinate.

@@ -86,7 +86,7 @@ def _gradient(row, kinds, place, values, low, high, means, logits, gradient):
 
 
 @compiled(contract=True, no_cpython_wrapper=True)
-def _move(row, gradient, first, second, kinds, reals, scales, rate, by_first, by_second):
+def _take_step(row, gradient, first, second, kinds, reals, scales, rate, by_first, by_second):
     """One step along the gradient of the loss; ``scales`` holds κ, κ/M, M and the decay.
 
     rate is the learning rate, by_first = rate/(1 − β₁ᵗ) and by_second = (1 − β₂ᵗ)^(−1/2).
@@ -128,7 +128,7 @@ def advance(
             which = order[0] + order[1] * t + order[2] * i
             low, high = bounds[which], bounds[which + 1]
             _gradient(row, kinds, place, values, low, high, means, logits, gradient)
-            _move(
+            _take_step(
                 row, gradient, first[i], second[i], kinds, reals, scales,
                 rates[t, 0], rates[t, 1], rates[t, 2],
             )  # fmt: skip
