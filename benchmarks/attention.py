@@ -15,7 +15,7 @@ import time
 import torch
 
 from flowsim import BinaryChain
-from flowsim.models.uniform.model import AttentionModel
+from flowsim.models.uniform.model import UniformAttentionModel
 from flowsim.models.uniform.table import LawTable, law_table
 
 
@@ -26,7 +26,7 @@ def points(count: int, reach: float) -> torch.Tensor:
     return unit * torch.tensor([3.0, 3.0, reach])
 
 
-def seconds(model: AttentionModel, theta: torch.Tensor) -> float:
+def seconds(model: UniformAttentionModel, theta: torch.Tensor) -> float:
     """Wall time of one gradient of all points."""
     start = time.perf_counter()
     model.gradient(theta)
@@ -49,8 +49,8 @@ def main() -> None:
         start = time.perf_counter()
         LawTable(chain, length, False, True)
         built = time.perf_counter() - start
-        few = AttentionModel(chain, length)
-        exact = AttentionModel(chain, length, compress=False)
+        few = UniformAttentionModel(chain, length)
+        exact = UniformAttentionModel(chain, length, compress=False)
         for reach in (1.0, 3.0):
             many, sample = points(8192, reach), points(max(4, 40000 // length), reach)
             seconds(few, many), seconds(exact, sample)  # builds the nodes of every slope

@@ -346,14 +346,18 @@ class SymmetricChain(GapChain):
         return f"p {sign} {self.states - 1}/{self.states}"
 
 
-def probability(argument: str, value: Any) -> float:
-    """``value`` as a number strictly between 0 and 1; else InputError."""
+def probability(argument: str, value: Any, below: float = 1.0, zero: bool = False) -> float:
+    """``value`` as a number between 0, itself allowed with ``zero``, and ``below``.
+
+    InputError for anything else.
+    """
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
-    if not 0.0 < number < 1.0:
-        raise InputError(f"{argument} must be a number strictly between 0 and 1, not {value!r}")
+    if not (0.0 < number < below or (zero and number == 0.0)):
+        interval = "from 0 up to, but not," if zero else "strictly between 0 and"
+        raise InputError(f"{argument} must be a number {interval} {below:g}, not {value!r}")
     return number
 
 

@@ -64,6 +64,6 @@ def test_a_tensor_keeps_its_graph_and_an_array_its_owner():
 def test_a_model_says_what_it_is():
     assert list(map(repr, MODELS)) == [
         "CanonicalModel(p=0.5, q=0.8)",
-        "AttentionModel(p=0.5, q=0.8, length=4)",
+        "UniformAttentionModel(p=0.5, q=0.8, length=4)",
         "RankOneModel(p=0.5, q=0.8, length=3, attention=True, tied=False)",
     ]

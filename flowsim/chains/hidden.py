@@ -20,7 +20,7 @@ from torch import Tensor
 from flowsim.chain import BinaryChain
 from flowsim.chains.higher_order import last_symbol_entropy
 from flowsim.errors import InputError, require_integer
-from flowsim.markov import MarkovChain, checked_kernel
+from flowsim.markov import MarkovChain, checked_kernel, probability
 
 #: The most words of n symbols that are enumerated: n ≤ 16 for two symbols, 12 for three.
 MAX_WORDS = 3**12
@@ -433,14 +433,14 @@ def hidden_baselines(process: HiddenMarkovProcess, length: int) -> dict[str, flo
 
 def _flips(p: float = 0.9, q: float = 0.9, epsilon: float = 0.2) -> HiddenMarkovProcess:
     """The binary chain (p, q), each symbol flipped with chance ε in [0, ½)."""
-    flip = _chance("epsilon", epsilon, 0.0, 0.5, closed=True)
+    flip = probability("epsilon", epsilon, below=0.5, zero=True)
     emission = [[1 - flip, flip], [flip, 1 - flip]]
     return HiddenMarkovProcess.from_emission(BinaryChain(p, q).kernel, emission)
 
 
 def _mess3(x: float = 0.05, a: float = 0.85) -> HiddenMarkovProcess:
     """Three states that move with chance 2x and emit their own symbol with chance a."""
-    move, own = _chance("x", x, 0.0, 0.5), _chance("a", a, 0.0, 1.0)
+    move, own = probability("x", x, below=0.5), probability("a", a)
     kernel = np.full((3, 3), move) + (1 - 3 * move) * np.eye(3)
     emission = np.full((3, 3), (1 - own) / 2) + (own - (1 - own) / 2) * np.eye(3)
     # it moves and then emits
@@ -449,19 +449,19 @@ def _mess3(x: float = 0.05, a: float = 0.85) -> HiddenMarkovProcess:
 
 def _golden_mean(p: float = 0.5) -> HiddenMarkovProcess:
     """No two zeros in a row; else a zero has chance p."""
-    p = _chance("p", p, 0.0, 1.0)
+    p = probability("p", p)
     return HiddenMarkovProcess([[[0, p], [0, 0]], [[1 - p, 0], [1, 0]]])
 
 
 def _even(p: float = 0.5) -> HiddenMarkovProcess:
     """Ones come in runs of even length; p is the chance to begin a pair of ones."""
-    p = _chance("p", p, 0.0, 1.0)
+    p = probability("p", p)
     return HiddenMarkovProcess([[[1 - p, 0], [0, 0]], [[0, p], [1, 0]]])
 
 
 def _rrxor(p: float = 0.5, q: float = 0.5) -> HiddenMarkovProcess:
     """Two random bits, ones with chances p and q, and their exclusive or, again and again."""
-    p, q = _chance("p", p, 0.0, 1.0), _chance("q", q, 0.0, 1.0)
+    p, q = probability("p", p), probability("q", q)
     T = np.zeros((2, 5, 5))  # start; after a zero, a one; before the answer zero, one
     T[0, 0, 1], T[1, 0, 2] = 1 - p, p
     T[0, 1, 3], T[1, 1, 4] = 1 - q, q
@@ -472,19 +472,11 @@ def _rrxor(p: float = 0.5, q: float = 0.5) -> HiddenMarkovProcess:
 
 def _zero_one_random(p: float = 0.5) -> HiddenMarkovProcess:
     """A zero, a one, and a random bit that is one with chance p, again and again."""
-    p = _chance("p", p, 0.0, 1.0)
+    p = probability("p", p)
     T = np.zeros((2, 3, 3))
     T[0, 0, 1] = T[1, 1, 2] = 1
     T[0, 2, 0], T[1, 2, 0] = 1 - p, p
     return HiddenMarkovProcess(T)
-
-
-def _chance(argument: str, value: float, low: float, high: float, closed: bool = False) -> float:
-    """The number between ``low``, which counts too where it is ``closed``, and ``high``."""
-    number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
-    if not (low < number < high or (closed and number == low)):
-        raise InputError(f"{argument} must be a number between {low:g} and {high:g}, not {value!r}")
-    return float(number)
 
 
 #: Processes by name, functions of their numbers.

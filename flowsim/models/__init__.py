@@ -5,7 +5,6 @@ from flowsim.public_names import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "AttentionModel": "models.uniform.model",
         "CanonicalModel": "models.canonical.model",
         "InductionModel": "models.induction.model",
         "LinearAttentionModel": "models.linear.model",

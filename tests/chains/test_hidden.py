@@ -98,7 +98,7 @@ def test_samples_have_the_law(name):
     (lambda: HiddenMarkovProcess.from_emission(np.full((2, 2), 0.5), [[1, 1], [0, 1]]), "sum to"),
     (lambda: process("mess4"), "no process 'mess4'"),
     (lambda: process("mess3", y=1), "no 'y'; it has x, a"),
-    (lambda: process("flips", epsilon=0.5), "between 0 and 0.5"),
+    (lambda: process("flips", epsilon=0.5), "from 0 up to, but not, 0.5"),
     (lambda: process("mess3").ngram_losses(13), "smaller n"),
     (lambda: process("golden-mean").beliefs([0, 0]), "cannot emit"),
     (lambda: process("golden-mean").beliefs([0, 2]), "from 0 to 1"),

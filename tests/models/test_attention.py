@@ -8,7 +8,7 @@ import torch
 from conftest import slopes_of_gradient
 
 from flowsim import BinaryChain
-from flowsim.models.uniform.model import AttentionModel
+from flowsim.models.uniform.model import UniformAttentionModel
 
 REFERENCE = json.loads((Path(__file__).parents[1] / "reference_attention.json").read_text())
 CHAIN = BinaryChain(0.5, 0.8)
@@ -30,7 +30,7 @@ def cloud(count, scale, seed=0):
 @pytest.mark.parametrize("compress", [True, False])
 @pytest.mark.parametrize("case", REFERENCE, ids=lambda case: f"N={case['N']},a={case['a']}")
 def test_reference_values(case, compress):
-    model = AttentionModel(BinaryChain(case["p"], case["q"]), case["N"], compress=compress)
+    model = UniformAttentionModel(BinaryChain(case["p"], case["q"]), case["N"], compress=compress)
     theta = tensor([case["e"], case["w"], case["a"]])
     assert model.loss(theta).item() == pytest.approx(case["loss"], rel=1e-13)
     assert model.optimal_bias(theta).item() == pytest.approx(case["bias"], rel=1e-12)
@@ -43,7 +43,10 @@ def test_compression_is_invisible_at_1024():
     chain, reach = BinaryChain(0.02, 0.05), 3.0
     corners = torch.cartesian_prod(*[tensor([-s, s]) for s in (3, 3, reach)])
     theta = torch.cat([corners, cloud(6, [3, 3, reach]), cloud(6, [2, 2, reach])])
-    few, all_atoms = AttentionModel(chain, 1024), AttentionModel(chain, 1024, compress=False)
+    few, all_atoms = (
+        UniformAttentionModel(chain, 1024),
+        UniformAttentionModel(chain, 1024, compress=False),
+    )
     exact = all_atoms.loss(theta)
     torch.testing.assert_close(few.loss(theta), exact, rtol=1e-12, atol=0)
     exact = all_atoms.gradient(theta)
@@ -53,7 +56,7 @@ def test_compression_is_invisible_at_1024():
 @forward_mode
 @pytest.mark.parametrize("bias", ["optimal", "dynamic"])
 def test_derivatives_through_torch_func(bias):
-    model = AttentionModel(CHAIN, 20, bias)
+    model = UniformAttentionModel(CHAIN, 20, bias)
     theta = cloud(8, [1.5, 1.5, 0.9], seed=1)
     if bias == "dynamic":
         theta = torch.cat([theta, cloud(8, [1, 1, 1])[:, :1]], dim=-1)
@@ -76,7 +79,7 @@ def test_derivatives_through_torch_func(bias):
 @pytest.mark.parametrize("pq", [(0.5, 0.8), (0.2, 0.3), (0.3, 0.7)])
 def test_the_logit_gap_says_the_curvature_across_the_plane(pq):
     chain = BinaryChain(*pq)
-    model = AttentionModel(chain, 50)
+    model = UniformAttentionModel(chain, 50)
     w, a = torch.meshgrid(
         tensor([-1.5, -0.6, 0, 0.8]), tensor([-2.5, -1, -0.4, 0, 0.9, 1, 1.7]), indexing="ij"
     )

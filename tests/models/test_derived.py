@@ -167,8 +167,7 @@ REFUSED = [
     (partial(RankOne, CHAIN, 10**7, attention=True), "GiB"),  # without attention it has no law
     (partial(RankOne(CHAIN, 4, attention=True).from_canonical, torch.zeros(2)),
      r"\(e, w, a\), optionally with b"),
-    (partial(Attending, FOUR, 0), "length must be at least 1, not 0"),
-    (partial(Attending, FOUR, 2.5), "length must be an integer, not 2.5"),
+    *((partial(Attending, FOUR, length), "length N") for length in LENGTHS),
     (partial(Attending, FOUR, 200), "more than 50,000 different pasts"),
     (partial(Attending, FOUR, 4, 0), "hidden_per_state must be an integer of at least 1, not 0"),
     *((partial(Induction, length), "length from 3 to 24") for length in (2, 25, 5.0, True)),

@@ -9,7 +9,7 @@ from flowsim import BinaryChain
 from flowsim.interface import conserved_values
 from flowsim.models.canonical.model import CanonicalModel
 from flowsim.models.rank_one.model import RankOneModel
-from flowsim.models.uniform.model import AttentionModel
+from flowsim.models.uniform.model import UniformAttentionModel
 from full_model import Architecture, MarkovSource, PopulationLoss, lift_rank_one
 
 CHAIN = BinaryChain(0.5, 0.8)
@@ -52,7 +52,7 @@ def test_conserved_quantities_do_not_change_along_the_flow(attention, tied):
 def test_lift_of_canonical_points_keeps_the_loss(attention, tied, pq):
     chain, length = BinaryChain(*pq), 24
     model = RankOneModel(chain, length, attention, tied)
-    canonical = AttentionModel(chain, length) if attention else CanonicalModel(chain)
+    canonical = UniformAttentionModel(chain, length) if attention else CanonicalModel(chain)
     generator = torch.Generator().manual_seed(2)
     theta = 4 * torch.rand(200, 2 + attention, dtype=torch.float64, generator=generator) - 2
     lifted = model.from_canonical(theta)
@@ -65,7 +65,9 @@ def test_lift_of_canonical_points_keeps_the_loss(attention, tied, pq):
     assert (model.gradient(lifted)[:, model.coordinates.index("b")].abs() < 1e-15).all()
     biased = torch.cat([theta, torch.full((200, 1), 0.3, dtype=torch.float64)], dim=-1)
     dynamic = (
-        AttentionModel(chain, length, "dynamic") if attention else CanonicalModel(chain, "dynamic")
+        UniformAttentionModel(chain, length, "dynamic")
+        if attention
+        else CanonicalModel(chain, "dynamic")
     )
     torch.testing.assert_close(
         model.loss(model.from_canonical(biased)), dynamic.loss(biased), **close
@@ -81,6 +83,6 @@ def test_tiny_q_costs_no_digits():
         expected = canonical.loss(theta)
         lifted = rank_one.from_canonical(theta)
         torch.testing.assert_close(rank_one.loss(lifted), expected, rtol=1e-13, atol=0)
-        uniform = AttentionModel(rank_one.chain, length)
+        uniform = UniformAttentionModel(rank_one.chain, length)
         still = torch.cat([theta, torch.zeros_like(theta[:, :1])], dim=1)
         torch.testing.assert_close(uniform.loss(still), expected, rtol=1e-13, atol=0)

@@ -66,11 +66,7 @@ def cross_entropy(chain: BinaryChain, logit0: Tensor, logit1: Tensor) -> Tensor:
     """Expected next-symbol loss when the logit is f₀ after a zero and f₁ after a one.
 
     L = Σₓ πₓ [−t(x) log σ(fₓ) − (1 − t(x)) log σ(−fₓ)], t(0) = p, t(1) = 1 − q, in nats; a sum of
-    positive terms. Source: AM Sec. 2.
-
-    Args:
-        chain: the data.
-        logit0, logit1: f₀ and f₁, any broadcastable shapes.
+    positive terms. f₀ and f₁ have any broadcastable shapes. Source: AM Sec. 2.
     """
     pi0, pi1 = chain.stationary
     after_zero = chain.p * logsigmoid(logit0) + (1 - chain.p) * logsigmoid(-logit0)

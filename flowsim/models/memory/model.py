@@ -17,7 +17,7 @@ from flowsim.chains.hidden import HiddenMarkovProcess
 from flowsim.errors import InputError, require_integer
 from flowsim.flow.any_loss import RosenbrockSolver
 from flowsim.interface import Model, Plane, RecordedModel, SolverDefaults
-from flowsim.markov import SymmetricChain
+from flowsim.markov import SymmetricChain, probability
 from flowsim.models import autograd
 from flowsim.models.memory.word_sums import sum_words
 from flowsim.models.states import HIDDEN_PER_STATE
@@ -180,8 +180,7 @@ def hidden_symmetric(states: int, p: float, flip: float) -> HiddenMarkovProcess:
     Flips with p = q are S = 2, and Mess3(x, a) is S = 3 with p = 2x, ε = 1 − a.
     """
     chain = SymmetricChain(states, p)
-    if isinstance(flip, bool) or not isinstance(flip, (int, float)) or not 0 <= flip < 1:
-        raise InputError(f"flip must be a number from 0 up to, but not, 1, not {flip!r}")
+    flip = probability("flip", flip, zero=True)
     emission = np.full((states, states), flip / (states - 1))
     np.fill_diagonal(emission, 1 - flip)
     return HiddenMarkovProcess.from_emission(chain.kernel, emission)

@@ -7,7 +7,6 @@ positions whose shares agree are one class; the number of classes grows with the
 
 from __future__ import annotations
 
-import operator
 from collections import Counter, defaultdict
 from functools import lru_cache
 from math import gcd
@@ -17,6 +16,7 @@ import numpy as np
 
 from flowsim.errors import InputError
 from flowsim.markov import SymmetricChain
+from flowsim.models.past_law import check_length
 
 #: With more classes an orbit takes minutes.
 MOST_CLASSES = 50_000
@@ -42,12 +42,7 @@ def share_law(chain: SymmetricChain, length: int) -> ShareLaw:
     another N than an integer of at least 1, or more than 50 000 classes. Source:
     docs/derivations/20.md.
     """
-    try:
-        length = operator.index(length)
-    except TypeError:
-        raise InputError(f"length must be an integer, not {length!r}") from None
-    if length < 1:
-        raise InputError(f"length must be at least 1, not {length}")
+    length = check_length(length, 0)
     others = chain.states - 1
     # pasts of N symbols, or of the first 300: partitions of 0 … N − 1 into as many parts; no more
     # than there are classes, and with few states, whose law is quick, many fewer

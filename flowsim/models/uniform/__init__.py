@@ -9,7 +9,7 @@ from flowsim.models.arguments import BIAS, LENGTH, OnBinaryChain
 class Uniform(OnBinaryChain):
     """uniform attention (e, w, a)"""
 
-    home = "flowsim.models.uniform.model:AttentionModel"
+    home = "flowsim.models.uniform.model:UniformAttentionModel"
     title = "Uniform attention, a slice"
 
     length: int = LENGTH.field()

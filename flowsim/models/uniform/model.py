@@ -32,7 +32,7 @@ from flowsim.models.uniform.termination import rows_of
 from flowsim.models.uniform.values import QUANTITIES, values_of
 
 
-class AttentionModel(OnChain):
+class UniformAttentionModel(OnChain):
     """The reduced model with uniform attention, θ = (e, w, a), or (e, w, a, b) with dynamic bias.
 
     The loss is convex in b, so b is minimised out ("optimal") or one more coordinate ("dynamic").
@@ -121,7 +121,3 @@ class AttentionModel(OnChain):
 
     def _table(self) -> LawTable:
         return law_table(self.chain, self.length, self.dynamic_bias, self.compress)
-
-
-#: The field's name.
-UniformAttentionModel = AttentionModel
