@@ -377,11 +377,11 @@ def relative_entropy_term(delta: float) -> float:
 
 def checked_kernel(kernel: Any) -> np.ndarray:
     """A square kernel as an array; InputError for what is none."""
-    found = _numbers(kernel)
+    found = array_of_numbers(kernel)
     if found.ndim != 2 or found.shape[0] != found.shape[1] or len(found) < 2:
         shape = " x ".join(map(str, found.shape)) if found.size > 1 else "empty or a number"
         raise InputError(f"a kernel must be a square matrix on at least two states, not {shape}")
-    return _checked_rows(found)
+    return checked_rows(found)
 
 
 def checked_order_kernel(kernel: Any) -> tuple[np.ndarray, int]:
@@ -390,7 +390,7 @@ def checked_order_kernel(kernel: Any) -> tuple[np.ndarray, int]:
     A row is what follows one context, the k last symbols with the oldest varying slowest; arrays
     of shape (S, …, S), with k + 1 axes, are accepted too.
     """
-    found = _numbers(kernel)
+    found = array_of_numbers(kernel)
     states = found.shape[-1] if found.ndim else 0
     rows = found.reshape(-1, states) if states > 1 and found.ndim > 1 else found
     order = round(math.log(len(rows), states)) if states > 1 and found.size else 0
@@ -399,28 +399,30 @@ def checked_order_kernel(kernel: Any) -> tuple[np.ndarray, int]:
         raise InputError(
             f"a kernel of order k has S^k rows of S probabilities, S at least 2, not {shape}"
         )
-    return _checked_rows(rows), order
+    return checked_rows(rows), order
 
 
-def _numbers(kernel: Any) -> np.ndarray:
+def array_of_numbers(matrix: Any, what: str = "a kernel") -> np.ndarray:
+    """An array of numbers; InputError for what is none."""
     import numpy as np
 
     try:
-        return np.array(kernel, dtype=np.float64)
+        return np.array(matrix, dtype=np.float64, order="C")
     except (TypeError, ValueError):
-        raise InputError("a kernel must be a matrix of numbers, in rows of one length") from None
+        raise InputError(f"{what} must be a matrix of numbers, in rows of one length") from None
 
 
-def _checked_rows(found: np.ndarray) -> np.ndarray:
+def checked_rows(found: np.ndarray, what: str = "a kernel") -> np.ndarray:
+    """The matrix, if its rows are probabilities of sum one; else InputError."""
     import numpy as np
 
     wrong = np.argwhere(~(found >= 0))
     if len(wrong):
         i, j = map(int, wrong[0])
-        raise InputError(f"a kernel holds probabilities, but row {i}, column {j} is {found[i, j]}")
+        raise InputError(f"{what} holds probabilities, but row {i}, column {j} is {found[i, j]}")
     sums = found.sum(axis=1)
     for i in map(int, np.flatnonzero(~(np.abs(sums - 1) <= ROUNDING))):
-        raise InputError(f"a kernel's rows must sum to one, but row {i} sums to {sums[i]:.12g}")
+        raise InputError(f"{what}'s rows must sum to one, but row {i} sums to {sums[i]:.12g}")
     return found
 
 

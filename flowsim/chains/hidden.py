@@ -20,7 +20,13 @@ from torch import Tensor
 from flowsim.chain import BinaryChain
 from flowsim.chains.higher_order import last_symbol_entropy
 from flowsim.errors import InputError, require_integer
-from flowsim.markov import MarkovChain, checked_kernel, probability
+from flowsim.markov import (
+    MarkovChain,
+    array_of_numbers,
+    checked_kernel,
+    checked_rows,
+    probability,
+)
 
 #: The most words of n symbols that are enumerated: n ≤ 16 for two symbols, 12 for three.
 MAX_WORDS = 3**12
@@ -78,10 +84,7 @@ class HiddenMarkovProcess:
     """
 
     def __init__(self, transitions: Any) -> None:
-        try:
-            found = np.array(transitions, dtype=float, order="C")
-        except (TypeError, ValueError):
-            raise InputError("the transitions of a hidden process are numbers (V, S, S)") from None
+        found = array_of_numbers(transitions, "the transitions of a hidden process")
         if found.ndim != 3 or found.shape[1] != found.shape[2] or len(found) < 2:
             raise InputError(
                 "the transitions of a hidden process have shape (V, S, S) with V of at least 2, "
@@ -112,18 +115,13 @@ class HiddenMarkovProcess:
         2
         """
         P = checked_kernel(kernel)
-        try:
-            E = np.array(emission, dtype=float)
-        except (TypeError, ValueError):
-            raise InputError("an emission matrix is one of numbers, a row for each state") from None
+        E = array_of_numbers(emission, "an emission matrix")
         if E.ndim != 2 or len(E) != len(P) or E.shape[1] < 2:
             raise InputError(
                 f"an emission matrix has a row for each of the {len(P)} states and a column for "
                 f"each symbol, at least two, not shape {E.shape}"
             )
-        if not (E >= 0).all() or not np.allclose(E.sum(1), 1, rtol=0, atol=1e-12):
-            raise InputError("the rows of an emission matrix must not be negative and sum to one")
-        made = cls(E.T[:, :, None] * P)
+        made = cls(checked_rows(E, "an emission matrix").T[:, :, None] * P)
         made.emission = E
         return made
 

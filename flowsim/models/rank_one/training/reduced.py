@@ -145,15 +145,33 @@ class ReducedTraining:
             done, loss = stop, self.losses(rows)
             losses += [loss] if stop in looks else []
             kept |= {stop: (self._in_model(rows), torch.from_numpy(loss))} if stop in keep else {}
-        chain, theta, last = self.model.chain, self._in_model(rows), np.array(losses[-1])
+        found = self._labelled(self._in_model(rows), np.array(looks), np.array(losses))
+        if kept:
+            found.path, found.path_loss = (torch.stack(x) for x in zip(*kept.values(), strict=True))
+        found.state = torch.from_numpy(rows)
+        found.status[self._come_back(rows, moments, found)] = Status.PERIODIC
+        lost = torch.from_numpy(failed)  # starts that were not finite
+        found.label[lost], found.rule[lost] = Label.UNRESOLVED, Rule.NONE
+        found.status[lost] = Status.FAILED
+        for values in (found.theta, found.loss, found.open_share, found.learned_step, found.state):
+            values[lost] = torch.nan
+        found.progress = _progress(found)
+        return found if isinstance(theta0, Tensor) else found.numpy()
+
+    def _labelled(self, theta: Tensor, looks: np.ndarray, losses: np.ndarray) -> Trained:
+        """Runs that ended at θ (n, k), labelled by their losses (looks, n) after ``looks`` steps.
+
+        One has learned if its loss came close to the entropy rate and stayed so to the end.
+        """
+        chain, last = self.model.chain, losses[-1].copy()
         gap = chain.mutual_information if chain.second_eigenvalue else np.nan
         with np.errstate(over="ignore", invalid="ignore"):  # of runs that diverge
-            share = (np.array(losses) - chain.entropy_rate) / gap
+            share = (losses - chain.entropy_rate) / gap
         below = share <= (LEARNED_SAMPLED if self.sampled else LEARNED_POPULATION)
         for_good = np.flip(np.logical_and.accumulate(np.flip(below, 0)), 0)
         finite = np.isfinite(last) & torch.isfinite(theta).all(dim=1).numpy()
-        learned = for_good[np.array(looks) > looks[-1] - LAST].all(axis=0)
-        first = np.where(learned, np.array(looks)[for_good.argmax(axis=0)], np.nan)
+        learned = for_good[looks > looks[-1] - LAST].all(axis=0)
+        first = np.where(learned, looks[for_good.argmax(axis=0)], np.nan)
         learned &= finite
         stays = trapped(self.model, self.optimizer, theta).numpy() & finite & ~learned
         label = np.where(learned, Label.GLOBAL_MINIMUM, Label.UNRESOLVED)
@@ -161,7 +179,7 @@ class ReducedTraining:
         label[stays], rule[stays] = Label.LOCAL_MINIMUM, Rule.TRAPPED_BY_PLANE
         status = np.where(learned | stays, Status.CONVERGED, Status.TIMED_OUT)
         status[~finite] = Status.DIVERGED
-        found = Trained(
+        return Trained(
             theta,
             label=torch.from_numpy(label.astype(np.int8)),
             status=torch.from_numpy(status.astype(np.int8)),
@@ -170,17 +188,6 @@ class ReducedTraining:
             open_share=torch.from_numpy(share[-1].copy()),
             learned_step=torch.from_numpy(first),
         )
-        if kept:
-            found.path, found.path_loss = (torch.stack(x) for x in zip(*kept.values(), strict=True))
-        found.state = torch.from_numpy(rows)
-        found.status[self._come_back(rows, moments, found)] = Status.PERIODIC
-        lost = torch.from_numpy(failed)  # starts that were not finite
-        found.label[lost], found.rule[lost] = Label.UNRESOLVED, Rule.NONE
-        found.status[lost] = Status.FAILED
-        for values in (theta, found.loss, found.open_share, found.learned_step, found.state):
-            values[lost] = torch.nan
-        found.progress = _progress(found)
-        return found if isinstance(theta0, Tensor) else found.numpy()
 
     def states(self, theta0: Numbers) -> np.ndarray:
         """The starts, nudged, one ρ for each of the map's positions: float64, (n, columns)."""
