@@ -13,7 +13,7 @@ from flowsim.interface import LogitGapSystem
 from flowsim.landscape import curvatures
 from flowsim.models import CanonicalModel, LinearAttentionModel, UntiedModel, energy
 from flowsim.models.canonical.basins import SADDLE_W
-from flowsim.models.gap_family.base import cross_entropy, excess, gap_loss, gap_slope
+from flowsim.models.gap_family.base import cross_entropy, excess
 
 
 def row_of(*values):
@@ -48,13 +48,13 @@ def test_any_batch_shape_and_nothing_overflows(generator):
 @pytest.mark.parametrize(("p", "q"), CHAINS)
 def test_loss_of_the_gap_is_convex_between_the_two_entropies(p, q):
     chain = BinaryChain(p, q)
-    gap = torch.linspace(-40, 40, 801, dtype=torch.float64)
-    slope = gap_slope(chain, gap)
+    gap, model = torch.linspace(-40, 40, 801, dtype=torch.float64), CanonicalModel(chain)
+    slope = model.slope_at(gap)
     assert (slope.diff() > -1e-15).all()
     assert (torch.sign(slope) == torch.sign(gap - chain.target_logit_gap)).all()
-    assert gap_loss(chain, row_of(0.0)).item() == pytest.approx(chain.stationary_entropy, rel=1e-15)
+    assert model.loss_at(row_of(0.0)).item() == pytest.approx(chain.stationary_entropy, rel=1e-15)
     target = row_of(chain.target_logit_gap)
-    assert gap_loss(chain, target).item() == pytest.approx(chain.entropy_rate, rel=1e-15)
+    assert model.loss_at(target).item() == pytest.approx(chain.entropy_rate, rel=1e-15)
 
 
 @pytest.mark.parametrize("gap", [-300, -30, 30, 300])
@@ -66,7 +66,8 @@ def test_slope_is_exact_far_out_in_the_tails(gap):
         rise = exp(mpf(gap))
         y = (pi1 - pi0 + sqrt((pi0 - pi1) ** 2 + 4 * rise * pi0 * pi1)) / (2 * rise * pi0)
         expected = pi1 * (y * rise / (1 + y * rise) - 1 + q)
-    assert relative_error(gap_slope(BinaryChain(1e-6, 0.3), row_of(gap)).item(), expected) < 1e-9
+    found = CanonicalModel(BinaryChain(1e-6, 0.3)).slope_at(row_of(gap))
+    assert relative_error(found.item(), expected) < 1e-9
 
 
 @pytest.mark.parametrize("name", ["canonical", "linear", "untied", "states"])

@@ -12,7 +12,6 @@ import flowsim
 from flowsim import BinaryChain, Label, MarkovChain, find_limits
 from flowsim.interface import conserved_values
 from flowsim.models import StatesAttentionModel, StatesModel
-from flowsim.models.gap_family.base import gap_loss
 from flowsim.models.states.distribution import share_law
 
 F64 = torch.float64
@@ -67,7 +66,8 @@ def test_two_states_are_the_binary_loss_of_twice_the_gap():
     gap = torch.linspace(-9, 9, 41, dtype=torch.float64)
     for p in (0.2, 0.7):
         found = states(2, p).loss_at(gap)
-        assert torch.allclose(found, gap_loss(BinaryChain(p, p), 2 * gap), rtol=1e-14, atol=0)
+        binary = flowsim.models.CanonicalModel(BinaryChain(p, p)).loss_at(2 * gap)
+        assert torch.allclose(found, binary, rtol=1e-14, atol=0)
 
 
 @pytest.mark.parametrize("case", [(5, 0.9, 4), (3, 0.5, 1)], ids=str)

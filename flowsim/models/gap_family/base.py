@@ -46,16 +46,6 @@ def _each(values: Tensor, function: Callable[[np.ndarray, np.ndarray], None]) ->
     ).to(values)
 
 
-def gap_loss(chain: BinaryChain, gap: Tensor) -> Tensor:
-    """ℓ(Δ): convex, ℓ(0) = h(π₁), smallest at Δ* where it is the entropy rate. In nats."""
-    return autograd.loss(_Loss(chain), gap.unsqueeze(-1))
-
-
-def gap_slope(chain: BinaryChain, gap: Tensor) -> Tensor:
-    """ℓ′(Δ), the factor A of every gradient; its sign is that of Δ − Δ*."""
-    return autograd.gradient(_Loss(chain), gap.unsqueeze(-1)).squeeze(-1)
-
-
 def optimal_logit(chain: BinaryChain, gap: Tensor) -> Tensor:
     """The logit f₀ after a zero that minimises the loss at logit gap Δ; without a derivative."""
     _, _, _, pi0, pi1, difference, _, _ = loss_parameters(chain)
@@ -182,10 +172,11 @@ class BinaryGapModel(GapModel):
         return self._without_bias(differentiate(self.offset, theta))
 
     def loss_at(self, gap: Tensor) -> Tensor:
-        return gap_loss(self.chain, gap)
+        """ℓ(Δ) in nats: convex, ℓ(0) = h(π₁), smallest at Δ* where it is the entropy rate."""
+        return autograd.loss(_Loss(self.chain), gap.unsqueeze(-1))
 
     def slope_at(self, gap: Tensor) -> Tensor:
-        return gap_slope(self.chain, gap)
+        return autograd.gradient(_Loss(self.chain), gap.unsqueeze(-1)).squeeze(-1)
 
     def optimal_bias(self, theta: Tensor) -> Tensor:
         """The bias b that minimises the loss at θ, shape (...); a stored bias is ignored."""
