@@ -113,7 +113,7 @@ class CountClasses:
 
 
 def counts_inside(order: int, lower: int, states: int) -> Tensor:
-    """Counts of a lower order within each m symbols, shape (S^m, S^lower, S)."""
+    """Successor counts of order ``lower`` within every word of m symbols, (S^m, S^lower, S)."""
     words = torch.arange(states**order)
     table = torch.zeros(len(words), states**lower, states, dtype=torch.float64)
     for end in range(lower + 1, order + 1):  # the symbol at this place, and those before it
@@ -136,7 +136,7 @@ def count_classes(prior: Prior, length: int) -> Iterator[CountClasses]:
 
 
 def _with_next_symbol(prior: Prior, classes: CountClasses) -> CountClasses:
-    """Every class followed by every symbol, equal ones put together."""
+    """The classes of one symbol more: every class with every symbol appended, equal ones merged."""
     states, size = classes.states, len(classes.start)
     chance = prior.predict(classes.counts, classes.context)
     weight = (classes.weight[:, None] * chance).T.reshape(-1)
@@ -158,7 +158,7 @@ def _with_next_symbol(prior: Prior, classes: CountClasses) -> CountClasses:
 
 
 def _unique_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different rows of integers, and which of them each row is.
+    """The different rows of an array of integers, and which of them each row is.
 
     Rows are distinguished by a number of 64 bits each, and compared with the row found for it.
     """

@@ -247,7 +247,7 @@ class HiddenMarkovProcess:
         return found
 
     def _filtered(self, tokens: np.ndarray) -> tuple[np.ndarray, bool]:
-        """``beliefs``, stationary again after a word that cannot be, and whether all can be."""
+        """Beliefs, the stationary law again after impossible words; and whether none is."""
         now = np.broadcast_to(self.hidden.stationary, (*tokens.shape[:-1], self.states))
         found, possible = [now], True
         for n in range(tokens.shape[-1]):

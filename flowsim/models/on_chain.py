@@ -186,7 +186,7 @@ class OnChain(RecordedModel):
 
     @accepts_theta
     def classify(self, theta: Tensor, decisive: bool = False) -> Tensor | None:
-        """Labels of critical points; None: by their loss and curvature."""
+        """Labels of critical points; None to take their loss and curvature."""
         return None
 
     def integral(self) -> Integral | None:

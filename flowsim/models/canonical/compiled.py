@@ -1,8 +1,8 @@
 """The canonical model for the gap engine: x = e², y = |w|, z = 0, and Δ = x g with g = 1 + 2w|w|.
 
-The field dθ/dΔ = ∇Δ/‖∇Δ‖² is rational in these coordinates, and regular on the plane e = 0, where
-Δ = 0 too. Since |d log|w|/dx| ≤ 1/g, an orbit from a large x may take w over hundreds of decades.
-Source: docs/derivations/02.md.
+The hooks are those of ``flow.gap.hooks``. The field dθ/dΔ = ∇Δ/‖∇Δ‖² is rational in these
+coordinates, and regular on the plane e = 0, where Δ = 0 too. Since |d log|w|/dx| ≤ 1/g, an orbit
+from a large x may take w over hundreds of decades. Source: docs/derivations/02.md.
 """
 
 from __future__ import annotations

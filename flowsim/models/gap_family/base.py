@@ -40,7 +40,7 @@ class _Loss:
 
 
 def _each(values: Tensor, function: Callable[[np.ndarray, np.ndarray], None]) -> Tensor:
-    """A compiled function of arrays (n,), given and to be filled, at every number of a tensor."""
+    """Apply a compiled function of two arrays (n,), read and filled, to every number."""
     return autograd.evaluate_rows(
         values.unsqueeze(-1), 0, lambda x, out: function(x[:, 0], out[:, 0])
     ).to(values)

@@ -87,7 +87,7 @@ def write_losses_and_derivatives(
     beta: np.ndarray,
     found: np.ndarray,
 ) -> None:
-    """``expanded`` at P points: loss and slopes, or curvatures too, into ``found`` (3 or 6, P)."""
+    """Write loss and slopes, or curvatures too, at P points to ``found`` (3 or 6, P)."""
     for i in range(share.shape[0]):
         last = 1 if found.shape[0] == 3 else 2
         numbers = loss_and_derivatives(counts, weight, chance, share[i], beta[i], 0, last)

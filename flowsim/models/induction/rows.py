@@ -1,7 +1,8 @@
 """The induction model for the rows engine: field, Jacobian, loss and termination.
 
-The rows' coordinates are α and β. The loss is one number on β = 0, so that a row has its end when
-it falls below that within |β| ≤ 8: each side of β = 0 has one end (docs/derivations/19.md).
+The hooks are those of ``flow.rows.hooks``. Coordinates are α and β. The loss is one number on β =
+0, so that a row has its end when it falls below that within |β| ≤ 8: each side of β = 0 has one end
+(docs/derivations/19.md).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def constants(model: Any) -> tuple[np.ndarray, np.ndarray, int]:
 
 @compiled(no_cpython_wrapper=True, nrt=True)
 def _classes(reals, ints):
-    """counts (4, A), weight (A,) and chance (A,)."""
+    """The classes of sequences in ``reals``: counts (4, A), weight (A,) and chance (A,)."""
     many = ints[0]
     weight = _COUNTS + 4 * many
     counts = reals[_COUNTS:weight].reshape((4, many))
@@ -47,7 +48,7 @@ def _sigmoid(alpha):
 
 @compiled(nrt=True)
 def write_flow(y, reals, ints, memory, out, jacobian, second):
-    """Write dy/dt to ``out`` and, if ``second``, its derivative to ``jacobian``; −1: infinite."""
+    """Write dy/dt to ``out``, with ``second`` its derivative to ``jacobian``; −1 if not finite."""
     counts, weight, chance = _classes(reals, ints)
     s = _sigmoid(y[0])
     _, by_share, by_beta, by_ss, by_sb, by_bb = loss_and_derivatives(

@@ -21,7 +21,7 @@ from flowsim.compiled import compiled
 
 @compiled(nrt=True)
 def sum_words(axes, theta, signed, states, hidden, length, chances, next_law, found):
-    """Fill ``found`` (n, 1, 4 or 16) at the points ``theta`` (n, 4)."""
+    """Write loss, gradient or Hessian (``axes`` 0, 1, 2) at θ (n, 4) to ``found`` (n, 1, 4, 16)."""
     S, c = states, states / (states - 1.0)
     memory = np.zeros((S ** (length - 1), 3, S))
     first, second = np.zeros((S, 4)), np.zeros((S, 4, 4))

@@ -1,10 +1,10 @@
 """The rank-one flow without attention for the rows engine: its surfaces are the ReLUs' kinks.
 
-The field jumps on Y_0 = 0, on Y_1 = 0 and, where w₁² < w₂², on w₁ = 0. On a surface the velocities
-across it, taken from both sides, say what happens: both to one side, the row crosses; towards each
-other, it slides; away from each other, it leaves to the faster side. A mode lasts while its
-*margins* are positive: the distance to the surface for a unit that is open or closed, and for one
-that slides both velocities, counted towards the surface.
+The hooks are those of ``flow.rows.hooks``. The field jumps on Y_0 = 0, on Y_1 = 0 and, where w₁² <
+w₂², on w₁ = 0. On a surface the velocities across it, taken from both sides, say what happens: both
+to one side, the row crosses; towards each other, it slides; away from each other, it leaves to the
+faster side. A mode lasts while its *margins* are positive: the distance to the surface for a unit
+that is open or closed, and for one that slides both velocities, counted towards the surface.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class StatesAttentionModel(OnChain):
         return StatesPlane(self, *plane.to_canonical, plane.gap_factor)
 
     def integral(self) -> Integral:
-        """The optimal bias of the plane without attention."""
+        """The probability in the plane v = 0, for comparison."""
         return self.without_attention.integral()._replace(energy=None, of="plane $v$ = 0")
 
     def options(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class StatesAttentionModel(OnChain):
         return found.reshape((*theta.shape[:-1], *found.shape[1:]))
 
     def _logit_terms(self, rows: Tensor) -> tuple[Tensor, ...]:
-        """A, B (n, 1, 1); u, f − 1/S (n, C, T); the logits; the law's weight, many and target."""
+        """A, B (n, 1, 1); u, f − 1/S (n, C, T); logits; the law's weight, multiplicity, target."""
         e, w, v = rows[:, :, None, None].unbind(1)
         weight, share, multiplicity = (
             torch.as_tensor(part, device=rows.device) for part in self.distribution

@@ -21,7 +21,7 @@ def gap_factor(states: float) -> float:
 
 @compiled
 def slope(params: LossParameters, beyond: float) -> float:
-    """p(1 − p)(x − 1)/((1 − p)x + p) times the factor, log x being Δ − Δ*."""
+    """ℓ′ of a gap in the plane: p(1 − p)(x − 1)/((1 − p)x + p) times the factor, log x = Δ − Δ*."""
     _, p, states = params
     factor = gap_factor(states)
     beyond = min(max(factor * beyond, -600.0), 600.0)
@@ -30,7 +30,7 @@ def slope(params: LossParameters, beyond: float) -> float:
 
 @compiled
 def loss(params: LossParameters, gap: float) -> float:
-    """A sum of terms that are not negative."""
+    """ℓ of a gap in the plane, in nats; a sum of terms that are not negative."""
     _, p, states = params
     others = math.log(states - 1.0)
     beyond = gap_factor(states) * gap - others

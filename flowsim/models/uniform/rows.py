@@ -1,9 +1,9 @@
 """Uniform attention for the rows engine: field, Jacobian and loss of one row, from one pass.
 
-The row's coordinates are y = (log|e|, log|w|, a), followed by b − log(π₁/π₀) where the bias is
-dynamic; the sign of w is kept in its memory. With γ = 4w|w| and, for each class (x, o),
-G = 1 + γ o, c = (x − ½)G, k = aG, ω and v as in ``models.uniform.sums``, and all sums at the
-optimal bias,
+The hooks are those of ``flow.rows.hooks``. The row's coordinates are y = (log|e|, log|w|, a),
+followed by b − log(π₁/π₀) where the bias is dynamic; the sign of w is kept in its memory. With γ =
+4w|w| and, for each class (x, o), G = 1 + γ o, c = (x − ½)G, k = aG, ω and v as in
+``models.uniform.sums``, and all sums at the optimal bias,
 
     (log|e|)′ = −2 Σ ω(c + k m),   (log|w|)′ = −8 sign(w) e² Σ_{o=1} ω(x − ½ + a m),
     a′ = −e² Σ ω G m,              b′ = −Σ ω.
@@ -105,7 +105,7 @@ def _is_far(y, memory):
 
 @compiled(no_cpython_wrapper=True)
 def _sums_at(y, square, gamma, reals, ints, memory):
-    """Leave the sums at y in memory; (status, Newton's last step of the bias)."""
+    """Write the sums at y to memory; return a status and Newton's last step of the bias."""
     if memory[KNOWN] != 0.0 and _is_far(y, memory):
         return -1, 0.0
     status = gather(square, gamma, y[2], kept_between_corners(y[2], memory), reals, ints, memory)
@@ -132,7 +132,7 @@ def _gamma(y, memory):
 
 @compiled
 def write_flow(y, reals, ints, memory, out, jacobian, second):
-    """dy/dt into ``out`` and, where ``second`` (1.0, not 0.0), its derivative into ``jacobian``.
+    """Write dy/dt to ``out`` and, where ``second`` is 1.0, its derivative to ``jacobian``.
 
     Returns 0, or −1 where not finite, or 1 + a level that the table lacks.
     """
@@ -159,7 +159,7 @@ def write_flow(y, reals, ints, memory, out, jacobian, second):
 
 @compiled
 def write_flow_from_sums(square, gamma, a, step, memory, out, jacobian, second):
-    """dy/dt, and its derivative, of the sums in memory; ``step`` is Newton's last of the bias."""
+    """Write dy/dt and its derivative from the sums in memory; ``step`` is Newton's last of b."""
     k = len(out)
     stiffness = bias_e = bias_w = bias_a = 0.0
     for c in range(4):
@@ -199,7 +199,7 @@ def _has_nodes(c, memory):
 
 @compiled(no_cpython_wrapper=True)
 def _add_class_to_flow(c, square, gamma, a, step, memory, out):
-    """A class's share of dy/dt."""
+    """Add a class's share of dy/dt to ``out``."""
     o, half, gain = c % 2, c // 2 - 0.5, 1.0 + gamma * (c % 2)
     place = SUMS + EACH * c
     zeroth = memory[place] + step * memory[place + 2]
@@ -214,7 +214,7 @@ def _add_class_to_flow(c, square, gamma, a, step, memory, out):
 
 @compiled(no_cpython_wrapper=True)
 def _add_class_to_jacobian(c, square, gamma, a, step, bias_e, bias_w, bias_a, memory, jacobian):
-    """A class's share of the Jacobian, but for ∂e²/∂log|e| in front of a sum."""
+    """Add a class's share of the Jacobian, but for ∂e²/∂log|e| in front of a sum."""
     k = len(jacobian)
     o, half, gain = c % 2, c // 2 - 0.5, 1.0 + gamma * (c % 2)
     place = SUMS + EACH * c

@@ -127,7 +127,7 @@ def best_shift(square, gamma, a, reals, memory):
 
 @compiled(no_cpython_wrapper=True)
 def _bracket(square, gamma, a, p, q):
-    """β lies between these; h = f − β has its extremes at the ends of the law or at its kink."""
+    """Bounds of β: h = f − β has its extremes at the ends of the law or at its kink."""
     top = bottom = square * 0.5
     for corner in range(4):
         s = (corner // 2 - 0.5) + a * (corner % 2 - 0.5)

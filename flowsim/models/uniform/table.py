@@ -149,7 +149,7 @@ def _add_range(memory, x, o, points, weights, count):
 
 @compiled(no_cpython_wrapper=True)
 def _add_both_sides(reals, memory, x, a, points, weights, count):
-    """Both sides of the kink, of points that increase; ReLU'(0) = 0."""
+    """Write both sides of the kink as ranges; their points increase, ReLU'(0) = 0."""
     first = a < 0  # whether the ReLU is open on the left
     low, high = 0, count
     while low < high:
@@ -197,7 +197,7 @@ def gather(square, gamma, a, open_at, reals, ints, memory):
 
 @compiled(no_cpython_wrapper=True)
 def _around_kink(x, a, tree, rule, reals, ints, memory):
-    """The ranges given x for |a| ≥ 1."""
+    """Write the ranges given x where the ReLU switches inside the law, |a| ≥ 1."""
     depth = ints[tree + DEPTH]
     leaf = min(max(int(((0.5 - x) / a + 0.5) * 2**depth), 0), 2**depth - 1)
     left = 1 if a < 0 else 0

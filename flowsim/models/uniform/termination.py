@@ -88,7 +88,7 @@ def check_termination(row):
 
 @compiled
 def end_loss(row, rule):
-    """The loss of a row's end: of one that drifts that a thousand times further out."""
+    """The loss of a row's end; where it drifts, the loss a thousand times further out."""
     if rule == DRIFTS:
         return row.reals[ENTROPY_RATE] + row.memory[LIMIT]
     return loss(row.y, row.reals, row.ints, row.memory)

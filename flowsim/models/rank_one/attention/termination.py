@@ -68,7 +68,7 @@ _PLANE = 0.9
 
 @compiled
 def begin(row, at_zero, signs):
-    """Note what the flow conserves."""
+    """Write what the flow conserves to memory."""
     y, memory, n = row.y, row.memory, row.ints[LENGTH]
     memory[BALANCE] = y[n + 1] * y[n + 1] - y[n + 2] * y[n + 2]
     memory[BALANCE + 1] = y[n + 3] * y[n + 3] - y[n + 4] * y[n + 4]
@@ -145,7 +145,7 @@ def check_termination(row):
 
 @compiled
 def end_loss(row, rule):
-    """The loss of a row's end: of one that creeps what was extrapolated."""
+    """The loss of a row's end; where it creeps, the extrapolated loss."""
     if rule == DRIFTS:
         return row.reals[ENTROPY_RATE] + row.memory[LIMIT]
     return loss(row.y, row.reals, row.ints, row.memory)
@@ -153,7 +153,7 @@ def end_loss(row, rule):
 
 @compiled(no_cpython_wrapper=True)
 def _is_least(value, reals):
-    """Return whether an excess loss is zero. At p + q = 1 every orbit's tends to zero."""
+    """Return whether an excess loss counts as zero; at p + q = 1 every orbit's tends to it."""
     if reals[LAMBDA] == 0.0:
         return value <= 1e-15
     return value <= max(_NONE * reals[INFORMATION], _ROUNDING)
@@ -161,7 +161,7 @@ def _is_least(value, reals):
 
 @compiled(no_cpython_wrapper=True)
 def _at_rest(y, jacobian, reals, ints, memory, work):
-    """Type of a point without velocity; TRAPPED also sets e to zero."""
+    """TRAPPED or REST, for a point without velocity."""
     value, information = excess(y, reals, ints, memory), reals[INFORMATION]
     if ints[UNTIED] == 0 and abs(value - information) <= _NONE * information:
         largest = 0.0

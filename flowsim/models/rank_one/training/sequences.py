@@ -27,7 +27,7 @@ class Atoms(NamedTuple):
 
 
 def population_atoms(chain: BinaryChain, positions: int, attention: bool) -> Atoms:
-    """The exact expected loss at N positions."""
+    """The atoms of the exact expected loss at N positions."""
     after = np.array([chain.p, 1 - chain.q])
     if not attention:
         place = np.repeat(np.arange(positions), 2)
@@ -72,7 +72,7 @@ def sampled_atoms(
 def _count(
     u: np.ndarray, zero_below: np.ndarray, attention: bool, each: int, values: np.ndarray
 ) -> None:
-    """Counts of every atom, and of those followed by a one: all symbols, or (n, 0) and (n, 1).
+    """Count every atom, and those followed by a one: all symbols, or (n, 0) and (n, 1).
 
     With attention, x and the share of ones too.
     """

@@ -20,7 +20,7 @@ POSITIONS, ATTENTION, TIED, ADAM = range(4)
 
 @compiled(reassoc=True, no_cpython_wrapper=True)
 def _logits(row, kinds, place, values, low, high, means, logits):
-    """Y and the output of every atom, logits[0] and [1], and the mean of X over the past."""
+    """Write Y, the output and the mean past X of every atom to logits[0], [1] and [2]."""
     count = kinds[POSITIONS]
     e, w1, w2 = row[0], row[1 + count], row[2 + count]
     inner = row[3 + count] * row[4 + count] if kinds[ATTENTION] else 0.0
@@ -41,7 +41,7 @@ def _logits(row, kinds, place, values, low, high, means, logits):
 
 @compiled(reassoc=True, no_cpython_wrapper=True)
 def _residuals(u, b, values, low, high, logits):
-    """By the logit f = u·output + b of every atom: weight·σ(f) − weight of ones, logits[3]."""
+    """Write weight·σ(f) − weight of ones of every atom, f = u·output + b, to logits[3]."""
     for j in range(high - low):
         chance = 1.0 / (1.0 + exponential(clipped(-(u * logits[1, j] + b))))
         logits[3, j] = values[2, low + j] * chance - values[3, low + j]
