@@ -73,6 +73,7 @@ _KINDS = {
     Label.SADDLE: "saddle",
     Label.INFINITY: "infinity",
 }
+_CRITICAL = ("minimum", "saddle")
 #: The kinds of which there can be several, by their order: an optimizer's runs come after them.
 _NUMBERED = {"minimum": 0, "infinity": 0, "saddle": 1}
 _SETS = {1: "a curve", 2: "a surface"}
@@ -115,16 +116,15 @@ class End:
         """Name of the end in a legend."""
         number = self.name.rpartition("_")[2]
         if self.kind == "infinity":
-            far = [
-                f"{name} → {'+' if value > 0 else '−'}∞"
-                for name, value in zip(coordinates, self.theta.tolist(), strict=True)
-                if abs(value) == float("inf")
-            ]
-            pairs = zip(coordinates, self.theta.tolist(), strict=True)
-            far += [f"|{name}| → ∞ back and forth" for name, value in pairs if value != value]
+            far = []
+            for name, value in zip(coordinates, self.theta.tolist(), strict=True):
+                if math.isinf(value):
+                    far.append(f"{name} → {'+' if value > 0 else '−'}∞")
+                elif math.isnan(value):
+                    far.append(f"|{name}| → ∞ back and forth")
             loss = f" (loss → {_number(self.loss, self.rounding)})"
             return f"to infinity: {', '.join(far)}{loss if self.loss == self.loss else ''}"
-        if self.kind not in ("minimum", "saddle"):
+        if self.kind not in _CRITICAL:
             return self.kind.replace("_", " ")
         if not self.dimension:
             return f"{self.kind} {number} (loss {_number(self.loss, self.rounding)})"
@@ -261,7 +261,7 @@ class Ends:
 
     def _assigned(self, kind: str, theta: Tensor, loss: Tensor) -> Tensor:
         """The codes (n,) of points (n, k) of one kind; ends that are new are put into ``found``."""
-        critical = kind in ("minimum", "saddle")
+        critical = kind in _CRITICAL
         numbers = [i for i, end in enumerate(self.found) if end.kind == kind]
         if critical and not numbers and _jumps(self.model, theta):
             self._flow = _Descent(self.model)
@@ -291,28 +291,31 @@ class Ends:
             for number in sets:
                 left = (codes == 0).nonzero()[:, 0]
                 codes[left[self._on_set(number, theta[left], walks)]] = number + 1
-        while bool((codes == 0).any()):
-            left = (codes == 0).nonzero()[:, 0]
-            number, i = len(self.found), int(left[0])
-            name = _named(kind, sum(end.kind == kind for end in self.found) + 1)
-            dimension = self._dimension(theta[i]) if critical else 0
-            at_kink = False
-            if kind == "minimum" and not dimension:
-                dimension = self._dimension_at_kink(theta[i], theta[left[1:]])
-                at_kink = dimension > 0
-            self.found.append(End(kind, float(loss[i]), theta[i], dimension, name, self._rounding))
-            self._places.append(_Place(theta[i : i + 1], is_whole=at_kink))
-            if critical:
-                others, single = theta[i].expand(len(left), -1), torch.tensor(dimension == 0)
-                joins = self._are_one(theta[left], others, kind == "minimum", single)
-                if dimension:
-                    rest = (~joins).nonzero()[:, 0]
-                    joins[rest] = self._on_set(number, theta[left[rest]], walks=True)
-            else:
-                joins = self._goes_to(number, theta[left], loss[left])
-            joins[0] = True
-            codes[left[joins]] = number + 1
+        while len(left := (codes == 0).nonzero()[:, 0]):
+            joined = left[self._new_end(kind, theta[left], loss[left])]
+            codes[joined] = len(self.found)
         return codes[which]
+
+    def _new_end(self, kind: str, theta: Tensor, loss: Tensor) -> Tensor:
+        """Put the first of limits (m, k) into ``found``; mask of the limits of this new end."""
+        number, critical = len(self.found), kind in _CRITICAL
+        name = _named(kind, sum(end.kind == kind for end in self.found) + 1)
+        dimension = self._dimension(theta[0]) if critical else 0
+        at_kink = kind == "minimum" and not dimension
+        if at_kink:
+            dimension = self._dimension_at_kink(theta[0], theta[1:])
+        self.found.append(End(kind, float(loss[0]), theta[0], dimension, name, self._rounding))
+        self._places.append(_Place(theta[:1], is_whole=at_kink))
+        if critical:
+            first, single = theta[0].expand(len(theta), -1), torch.tensor(dimension == 0)
+            joins = self._are_one(theta, first, kind == "minimum", single)
+            if dimension:
+                rest = (~joins).nonzero()[:, 0]
+                joins[rest] = self._on_set(number, theta[rest], walks=True)
+        else:
+            joins = self._goes_to(number, theta, loss)
+        joins[0] = True
+        return joins
 
     def _goes_to(self, number: int, theta: Tensor, loss: Tensor) -> Tensor:
         """Mask of limits (m, k) that are no critical points and belong to that end, (m,)."""
