@@ -47,7 +47,7 @@ class Lattice:
 
     def nodes(self, level: int) -> np.ndarray:
         """All nodes of a level, sorted."""
-        return self._mesh([np.arange(0, n, self.step(level)) for n in self.shape])
+        return self._numbers([np.arange(0, n, self.step(level)) for n in self.shape])
 
     def cells(self, level: int, axis: int | None = None, place: int = 0) -> np.ndarray:
         """All cells of a level, sorted; with ``axis``, those in the layer of ``place``."""
@@ -55,13 +55,11 @@ class Lattice:
         ranges = [np.arange(0, n - 1, step) for n in self.shape]
         if axis is not None:
             ranges[axis] = np.array([place // step * step])
-        return self._mesh(ranges)
+        return self._numbers(ranges)
 
-    def _mesh(self, ranges: list[np.ndarray]) -> np.ndarray:
-        """Flat numbers of all combinations of places, without an array of places on the way."""
-        found = np.zeros((), dtype=np.int64)
-        for places, stride in zip(ranges, self.strides, strict=True):
-            found = found[..., None] + places * stride
+    def _numbers(self, ranges: list[np.ndarray]) -> np.ndarray:
+        """Flat numbers of all combinations of places."""
+        found: np.ndarray = np.ravel_multi_index(np.ix_(*ranges), self.shape)
         return found.ravel()
 
     def corners(self, cells: np.ndarray, level: int) -> np.ndarray:
@@ -158,14 +156,14 @@ class Boundary:
 
     Attributes:
         inner, outer: the two nodes between which each vertex lies, inside and outside the set.
-        pieces: vertices of each segment or triangle, shape (m, 2) or (m, 3).
+        pieces: three axes: vertices of each triangle, shape (m, 3).
         curve: two axes: number of the curve that each vertex belongs to. The vertices are then in
             order along their curve, and a closed curve ends with its first vertex again.
     """
 
     inner: np.ndarray
     outer: np.ndarray
-    pieces: np.ndarray
+    pieces: np.ndarray | None = None
     curve: np.ndarray | None = None
 
 
@@ -194,9 +192,7 @@ def march(lattice: Lattice, cells: np.ndarray, inside: np.ndarray) -> Boundary:
             ends += [ranked[:, _CUTS[k, many][piece]] for piece in range(len(_CUTS[k, many]))]
     edges = np.concatenate(ends) if ends else np.empty((0, k, 2), dtype=np.int64)
     pairs, pieces = np.unique(edges.reshape(-1, 2), axis=0, return_inverse=True)
-    pieces = pieces.reshape(-1, k)
-    found = Boundary(pairs[:, 0], pairs[:, 1], pieces)
-    return _link(found) if k == 2 else _orient(lattice, found)
+    return (_link if k == 2 else _orient)(lattice, pairs, pieces.reshape(-1, k))
 
 
 #: Pieces in a simplex with so many of its vertices inside (they come first): each piece's
@@ -210,21 +206,21 @@ _CUTS = {
 }
 
 
-def _orient(lattice: Lattice, surface: Boundary) -> Boundary:
+def _orient(lattice: Lattice, pairs: np.ndarray, triangles: np.ndarray) -> Boundary:
     """Turn the triangles so that their normals (right-hand rule) point out of the set."""
-    inner, outer = lattice.places(surface.inner), lattice.places(surface.outer)
-    corner = (inner + outer)[surface.pieces]  # twice the place, exact
+    inner, outer = lattice.places(pairs.T)
+    corner = (inner + outer)[triangles]  # twice the place, exact
     normal = np.cross(corner[:, 1] - corner[:, 0], corner[:, 2] - corner[:, 0])
-    outwards = (outer - inner)[surface.pieces].sum(axis=1)
+    outwards = (outer - inner)[triangles].sum(axis=1)
     turned = (normal * outwards).sum(axis=1) < 0
-    surface.pieces[turned] = surface.pieces[turned][:, ::-1]
-    return surface
+    triangles[turned] = triangles[turned][:, ::-1]
+    return Boundary(pairs[:, 0], pairs[:, 1], triangles)
 
 
-def _link(loose: Boundary) -> Boundary:
+def _link(_: Lattice, pairs: np.ndarray, segments: np.ndarray) -> Boundary:
     """Order the vertices of segments along their curves: open ones first, then closed ones."""
-    beside = np.full((len(loose.inner), 2), -1)
-    for a, b in loose.pieces:
+    beside = np.full(pairs.shape, -1)
+    for a, b in segments:
         for start, end in ((a, b), (b, a)):
             beside[start, int(beside[start, 0] >= 0)] = end
     ends = np.flatnonzero(beside[:, 1] < 0)
@@ -246,7 +242,5 @@ def _link(loose: Boundary) -> Boundary:
         order += walk
         curve += [number] * len(walk)
         number += 1
-    index, curves = np.array(order, dtype=np.int64), np.array(curve, dtype=np.int32)
-    joined = np.flatnonzero(curves[1:] == curves[:-1])
-    pieces = np.stack([joined, joined + 1], axis=1)
-    return Boundary(loose.inner[index], loose.outer[index], pieces, curves)
+    inner, outer = pairs[np.array(order, dtype=np.int64)].T
+    return Boundary(inner, outer, curve=np.array(curve, dtype=np.int32))

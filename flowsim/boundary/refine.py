@@ -188,7 +188,7 @@ def _record(
     record["boundary_width"] = ("vertex", crossings.width)
     if boundary.curve is not None:
         record["boundary_curve"] = ("vertex", boundary.curve)
-    else:
+    if boundary.pieces is not None:
         record["boundary_face"] = (("face", "corner"), boundary.pieces.astype(np.int32))
     return record
 
