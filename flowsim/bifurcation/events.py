@@ -74,9 +74,9 @@ def _place(tracer: Tracer, event: Event) -> Tensor:
 
 
 def _located(tracer: Tracer, branches: list[Branch], folds: bool) -> list[Event]:
-    """Places where the parameter turns; else where the number of unstable directions changes.
+    """Events of branches: with ``folds`` where the parameter turns, else where stability changes.
 
-    The second are exact at a pitchfork too, on the branch that does not turn there.
+    A pitchfork is exact as a change of stability, on the branch that does not turn there.
     """
     places: dict[int, list[tuple[int, int]]] = {}  # by dimension of the continuum
     for b, branch in enumerate(branches):

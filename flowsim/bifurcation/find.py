@@ -107,7 +107,7 @@ def _guesses(
 
 
 def sampled(values: Tensor) -> Tensor:
-    """The numbers of some of the values, from the first to the last."""
+    """Numbers of at most ``_ASKED`` values, evenly from the first to the last."""
     return torch.linspace(0, len(values) - 1, min(_ASKED, len(values))).round().long().unique()
 
 
@@ -154,7 +154,10 @@ def _without_shorter_period(system: System, state: Tensor, value: Tensor) -> tup
 def _one_period(
     tracer: Tracer, values: Tensor, state: Tensor, value: Tensor, more: Tensor, at: Tensor
 ) -> Diagram:
-    """The branches through zeros (n, size), and through further ones that come first."""
+    """The branches and events of one period: through zeros ``more``, then through those not on one.
+
+    Zeros are ``state`` (n, size) and ``more``, at the values ``value`` (n,) and ``at``.
+    """
     state, value, dimension = _distinct(tracer, torch.cat([more, state]), torch.cat([at, value]))
     few = (dimension == 0) | torch.isin(value, values[sampled(values)])  # of continua
     stays = _stays_put(tracer, values, state, dimension)

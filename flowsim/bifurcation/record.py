@@ -259,7 +259,7 @@ def _ends_at(
     system: System, value: float, starts: Tensor, optimizer: OptimizerChoice | None,
     identities: _Identities, keep: Keep,
 ) -> tuple[list[str], Tensor, list[End], Tensor]:  # fmt: skip
-    """At a value: names of the ends, their codes of the starts, the ends, and limits reached."""
+    """Follow the starts at a value: names of ends, a code of each start, ends, and their places."""
     model = system.model(value)
     before = {n: end.theta for n, end in identities.alive.items() if end.theta.isfinite().all()}
     rows = torch.cat([starts, *(theta[None] for theta in before.values())])

@@ -73,6 +73,7 @@ def manifold_edges(
 
 
 def _beside(window: Mapping[str, Range]) -> float:
+    """The distance from a boundary at which both sides are asked where they lead."""
     return _BESIDE * float(np.linalg.norm([high - low for low, high in window.values()]))
 
 
@@ -81,7 +82,7 @@ def _edge(points: np.ndarray, pair: np.ndarray) -> Edge:
 
 
 def _within(window: Mapping[str, Range], points: np.ndarray) -> np.ndarray:
-    """The parts of a curve in a window, which end on its rim; NaN outside."""
+    """A curve (m, 2) cut at a window's rim: NaN outside, but for the places where it crosses."""
     low, high = np.array([*window.values()]).T
     inside = ((points >= low) & (points <= high)).all(axis=1)
     whole = np.where(inside[:, None], points, np.nan)
@@ -205,7 +206,7 @@ def bisected_edges(
 def _thinned(
     points: np.ndarray, ends: np.ndarray, number: np.ndarray, spacing: float
 ) -> np.ndarray:
-    """Places along curves that are at least so far apart, the first and last of every part."""
+    """Numbers of the points to keep, so far apart at least, and the ends of every part."""
     first = np.append(True, (np.diff(number) != 0) | (np.diff(ends, axis=0) != 0).any(axis=1))
     last = np.append(first[1:], True)
     kept: list[int] = []

@@ -144,9 +144,10 @@ class Shooting:
     def _trajectories(
         self, at: np.ndarray, along: np.ndarray, rtol: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """Places θ (steps, n, k) of trajectories until they have left a saddle or rest.
+        """Follow places (n, d) until all have left a saddle or rest; None if steps get too short.
 
-        With their derivatives by u and their speeds (steps, n). None where steps become too short.
+        Returns θ (steps, n, k), its derivatives along the ways, of the same shape, and the speeds
+        (steps, n).
         """
         n = len(at)
         start = self.place(torch.from_numpy(at)).numpy()

@@ -84,6 +84,7 @@ def interval(value: Any) -> Interval:
 
 
 def _rising(function: Callable[[np.ndarray], np.ndarray], x: Interval) -> Interval:
+    """Bounds of an increasing function."""
     return Interval(function(x.lo), function(x.hi), _FUNCTION)
 
 
@@ -279,6 +280,7 @@ def _stacked(jets: Any, dim: int = 0) -> Jet:
 
 
 def _wide(value: Interval, axes: int) -> Interval:
+    """The same bounds with so many new axes at the end."""
     return value[(..., *[None] * axes)]
 
 

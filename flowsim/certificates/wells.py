@@ -158,7 +158,10 @@ def _polished(model: Model, place: Interval) -> np.ndarray:
 
 
 def _flood(least: np.ndarray, other: np.ndarray, own: np.ndarray) -> tuple[float, np.ndarray]:
-    """The level up to which boxes from ``own`` on are joined, and the mask of these."""
+    """Flood boxes from ``own`` on by their least losses, until one is of ``other`` or at the rim.
+
+    Returns the level of that box, and the mask of the boxes that were flooded below it.
+    """
     height, seen, level = np.full(own.shape, np.inf), own.copy(), -np.inf
     heap: list[tuple[float, int, int]] = []
     for i, j in np.argwhere(own).tolist():
