@@ -182,7 +182,7 @@ def test_steps_on_a_quadratic_flip_at_two_over_its_curvature():
 
 
 def test_ends_keep_their_names_and_shares_have_intervals(tmp_path):
-    starts = torch.linspace(-2, 2, 12).double()[:, None]
+    starts = torch.linspace(-2, 2, 6).double()[:, None]
     record = flowsim.continuation(ModelSpec(Well), "g", [-0.6, -0.2, 0.2, 0.6], starts)
     share = record["share"].sel(basin=["minimum_1", "minimum_2"]).values
     assert share[0].tolist() == [1, 0]

@@ -67,7 +67,7 @@ def test_a_cusp_lies_where_it_is_known_to():
 
 def test_folds_of_deep_networks_lie_where_theory_says_at_every_depth():
     """λ = w^{D−2}(1 − w^D) at w^D = (D − 2)/(2D − 2)."""
-    system = System(ModelSpec(Deep), "decay", 0.2, 0.9, second=("depth", 2.2, 6.0))
+    system = System(ModelSpec(Deep), "decay", 0.2, 0.9, second=("depth", 2.2, 4.0))
     one, state = torch.ones(1).double(), torch.tensor([0.25 ** (1 / 3)]).double()
     event = Event("fold", 0.4724703937, state, 0, one, 0, 1)
     _, curve = followed(Extended(system, one, event, 3.0), 3.0)
@@ -75,7 +75,7 @@ def test_folds_of_deep_networks_lie_where_theory_says_at_every_depth():
     power = (depth - 2) / (2 * depth - 2)
     known = power ** ((depth - 2) / depth) * (1 - power)
     assert 0.2 + 0.7 * curve.state[:, 2] == pytest.approx(known, abs=1e-8)
-    assert (float(depth.min()), float(depth.max())) == pytest.approx((2.2, 6.0))
+    assert (float(depth.min()), float(depth.max())) == pytest.approx((2.2, 4.0))
 
 
 def test_the_trap_of_the_canonical_model_is_born_along_p_plus_q_equal_to_one():

@@ -36,15 +36,6 @@ def test_stable_manifolds_pass_himmelblaus_minima_at_the_known_distances(himmelb
     assert away == pytest.approx(known, abs=1e-6)
 
 
-@pytest.mark.slow
-def test_distances_of_himmelblaus_minima_are_known(himmelblau):
-    found = edge_distance(himmelblau, HIMMELBLAU, SIDES)
-    assert found.distance == pytest.approx(
-        [1.95940726, 1.93179547, 3.25952811, 2.90125823], abs=2e-8
-    )
-    assert not found.is_bound
-
-
 def nearest(height, start, low, high):
     """Distance from (e, w) to the curve e² = height(w), w from low to high."""
     w = -np.geomspace(-high, -low, 100_001)

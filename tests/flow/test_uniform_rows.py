@@ -73,7 +73,7 @@ def test_the_optimal_bias_is_the_root_in_forty_digits(scale):
     """Of flat, steep, falling and saturated logits; and by Newton's method from guesses."""
     random, mp = np.random.default_rng(int(scale)), mpmath.mp.clone()
     mp.dps = 40
-    for p, q in [(0.5, 0.8), (0.2, 0.3), (0.45, 0.5), (0.5, 0.5), (1e-6, 0.3)]:
+    for p, q in [(0.5, 0.8), (0.2, 0.3), (0.45, 0.5), (0.5, 0.5), (1e-12, 0.7), (1 - 1e-9, 0.3)]:
         for length in (1, 3, 12):
             model = UniformAttentionModel(BinaryChain(p, q), length)
             table = LawTable(model.chain, length, False, True)

@@ -17,7 +17,6 @@ from flowsim import (
     Status,
     descend,
     find_limits,
-    from_loss,
     model,
 )
 
@@ -123,17 +122,6 @@ def torch_steps(loss, start, make, steps):
         loss(point).sum().backward()
         optimizer.step()
     return point.detach()
-
-
-@pytest.mark.slow
-def test_adam_of_that_name_is_torchs_on_rosenbrock():
-    rosenbrock = from_loss(lambda x, y: (1 - x) ** 2 + 100 * (y - x**2) ** 2)
-    found = descend(rosenbrock, [[-1.2, 1.0]], "adam", learning_rate=3e-3, steps=3000)
-    np.testing.assert_allclose(found.theta, [[0.17792427, 0.03047776]], atol=1e-7)
-    papers = descend(rosenbrock, [[-1.2, 1.0]], "adamw-papers", learning_rate=3e-3, steps=3000)
-    numbers = {"beta2": 0.95, "weight_decay": 1e-3, "schedule": "cosine", "clip": 1.0}
-    same = descend(rosenbrock, [[-1.2, 1.0]], "adamw", learning_rate=3e-3, steps=3000, **numbers)
-    np.testing.assert_array_equal(papers.theta, same.theta)
 
 
 @pytest.mark.parametrize(

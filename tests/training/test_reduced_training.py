@@ -211,6 +211,7 @@ def test_one_word_is_one_optimizer_in_python_and_on_the_command_line():
         assert shell == here == OptimizerChoice.named(name).on(reduced)
         assert (here.clip, here.beta2, here.nudge) == (clip, beta2, 1e-12)
     assert here == papers_recipe().on(reduced)
+    assert (here.weight_decay, here.schedule) == (1e-3, "cosine")
     assert (OptimizerChoice.named("gd").on(reduced).d, here.d) == (8, 8)
     other = OptimizerChoice.named("adamw", nudge=0.0, d=3).on(reduced)
     assert (other.clip, other.nudge, other.d) == (None, 0.0, 3)
