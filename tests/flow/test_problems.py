@@ -32,8 +32,8 @@ def each_problem(first, others=0):
     few = [pytest.param(case, 0, first, id=case.name) for case in CASES if case.name not in ALIKE]
     many = [
         pytest.param(case, 1 % len(case.chains), others, id=f"{case.name}-many",
-                     marks=pytest.mark.slow)
-        for case in CASES if others and case.name != "rank_one_4_attention_untied"  # of 16 s
+                     marks=[pytest.mark.slow] + [pytest.mark.turns] * ("attention_" in case.name))
+        for case in CASES if others
     ]  # fmt: skip
     return pytest.mark.parametrize(("case", "chain", "count"), few + many)
 
