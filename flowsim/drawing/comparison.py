@@ -24,9 +24,9 @@ from flowsim.drawing.style import (
     Canvas,
     Look,
     basin_dots,
+    in_points,
     label_names,
     name_of,
-    points,
     subtitle_of,
 )
 from flowsim.records.attributes import axes_of
@@ -119,7 +119,7 @@ def draw_confusion(record: xr.Dataset, ax: Axes) -> None:
         bbox=Bbox.from_bounds(0.2, 0.3, 0.8, 0.62),
     )
     drawn.auto_set_font_size(False)
-    drawn.set_fontsize(points("small" if len(columns) < 4 else "x-small"))
+    drawn.set_fontsize(in_points("small" if len(columns) < 4 else "x-small"))
     a = record.attrs
     agreement = "no run is decided"
     if a["decided"]:

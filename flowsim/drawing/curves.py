@@ -20,13 +20,13 @@ from flowsim.drawing.style import (
     Look,
     about,
     basin_names,
-    chosen,
+    escaped,
     figure_of,
+    from_style_sheet,
+    in_points,
     name_of,
     optimizer_caption,
     percent,
-    plain,
-    points,
 )
 from flowsim.records.attributes import adam_words, most_frequent
 
@@ -96,7 +96,7 @@ def draw_shares(
         own, again = record.sel(basin=name), looks[:i].count(looks[i])
         line = {"color": INK[name], "marker": MARKER[name], "markersize": 4, "linewidth": 1.4,
                 "markevery": max(1, len(x) // 10), "linestyle": _AGAIN[again % 3]}  # fmt: skip
-        ax.plot(x, own[share], **line | style, label=plain(f"{words[name]}{text}"))
+        ax.plot(x, own[share], **line | style, label=escaped(f"{words[name]}{text}"))
         if f"{share}_low" in record:
             ends = own[f"{share}_low"], own[f"{share}_high"]
             ax.fill_between(x, *ends, color=INK[name], alpha=0.2, linewidth=0)
@@ -240,9 +240,9 @@ def name_lines(ax: Axes, known: list[tuple[str, float]], short: bool = False) ->
     low, high = ax.get_ylim()
     lines = max(len(names) for _, names in rows) if short else 1
     height = 72 * ax.get_position().height * figure_of(ax).get_figheight()
-    gap = 1.4 * lines * points("small") / height
+    gap = 1.4 * lines * in_points("small") / height
     places = _apart([(loss - low) / (high - low) for loss, _ in rows], gap)
-    beside = chosen("text.color", SOFT)
+    beside = from_style_sheet("text.color", SOFT)
     for (loss, names), place in zip(rows, places, strict=True):
         text = " =\n".join(names) if short else f"{' = '.join(names)} {loss:.4f}"
         ax.axhline(loss, color=SOFT, linewidth=0.8, linestyle=":", zorder=3)

@@ -36,12 +36,12 @@ from flowsim.drawing.style import (
     basin_names,
     cell_styles,
     edges,
+    escaped,
     label_names,
     meanings,
     name_of,
     optimizer_caption,
     percent,
-    plain,
     remarks_on_motion,
     way_to,
     wrapped,
@@ -367,7 +367,7 @@ def _draw_paths(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Any]:
         if name in names:
             ax.plot(across[0], up[0], "o", color=style["color"], markersize=4, zorder=6)
             _draw_heads(ax, across, up, style["color"])
-        handles.append(Line2D([], [], label=plain(str(name)), **style))
+        handles.append(Line2D([], [], label=escaped(str(name)), **style))
     return handles
 
 

@@ -124,13 +124,13 @@ def symbol(coordinate: str) -> str:
     """A coordinate as a figure writes it: mathematics for a letter with at most one subscript."""
     found = re.fullmatch(r"([A-Za-z])(?:_?([0-9]+)|_([A-Za-z0-9]+))?", coordinate)
     if found is None:
-        return plain(coordinate)
+        return escaped(coordinate)
     letter, *below = found.groups()
     below = [text for text in below if text]
     return f"${letter}_{{{below[0]}}}$" if below else f"${letter}$"
 
 
-def plain(text: str) -> str:
+def escaped(text: str) -> str:
     """Text in which no dollar opens a formula."""
     return text.replace("$", r"\$")
 
@@ -142,7 +142,7 @@ def name_of(record: xr.Dataset, coordinate: str, variable: str = "") -> str:
     if "long_name" not in attributes:
         return symbol(coordinate)
     letter = rf"(?<!\w){re.escape(coordinate)}(?!\w)"
-    return re.sub(letter, lambda _: symbol(coordinate), plain(attributes["long_name"]))
+    return re.sub(letter, lambda _: symbol(coordinate), escaped(attributes["long_name"]))
 
 
 def basin_names(record: xr.Dataset) -> dict[str, str]:
@@ -152,7 +152,7 @@ def basin_names(record: xr.Dataset) -> dict[str, str]:
         own |= json.loads(became_of(record).attrs.get("words", "{}"))
     for name in np.atleast_1d(record.attrs.get("coordinates", [])):
         if "$" in name:
-            own = {key: text.replace(name, plain(name)) for key, text in own.items()}
+            own = {key: text.replace(name, escaped(name)) for key, text in own.items()}
     return BASINS | own
 
 
@@ -374,7 +374,9 @@ class Canvas:
             self.width = self.figure.get_figwidth() * ax.get_position().width
         else:
             size = self.width, self.width * height / width
-            self.figure = Picture(figsize=size, dpi=chosen("figure.dpi", DPI), layout="constrained")
+            self.figure = Picture(
+                figsize=size, dpi=from_style_sheet("figure.dpi", DPI), layout="constrained"
+            )
 
     @property
     def narrow(self) -> bool:
@@ -391,14 +393,14 @@ class Canvas:
         height, kept, lines = 0.0, list(handles), list(lines)
         lines, remarks = [line for line in lines[:2] if line], lines[2:]
         if self.look.get("title", True) and lines:
-            size = chosen("axes.titlesize", "medium")
-            beside = 0 if self.given else 2 * points("medium") / 72
+            size = from_style_sheet("axes.titlesize", "medium")
+            beside = 0 if self.given else 2 * in_points("medium") / 72
             text = wrapped("\n".join(lines), self.width - beside, size)
             if self.ax is None or self.narrow:  # where the axes lie far off the middle
                 self.figure.suptitle(text, fontsize=size)
             else:
                 self.ax.set_title(text, fontsize=size)
-            height += 1.2 * points(size) * (text.count("\n") + 1)
+            height += 1.2 * in_points(size) * (text.count("\n") + 1)
         if self.look.get("legend", True) and kept:
             height += self._add_legend(kept, columns, remarks)
         if self.given:
@@ -410,7 +412,7 @@ class Canvas:
             for ax in self.figure.axes:  # matplotlib lets labels of two decimals touch
                 if isinstance(ax.xaxis.get_major_locator(), AutoLocator):
                     ax.locator_params(axis="x", nbins=6)
-            tall = self.figure.get_figheight() - 3 * points("medium") / 72
+            tall = self.figure.get_figheight() - 3 * in_points("medium") / 72
             for axis in (a for ax in self.figure.axes for a in (ax.xaxis, ax.yaxis)):
                 length = self.width - 0.6 if axis.axis_name == "x" else tall
                 axis.label.set_text(wrapped(axis.label.get_text(), length, "medium"))
@@ -419,8 +421,8 @@ class Canvas:
 
     def _add_legend(self, handles: Sequence[Any], columns: int, remarks: Sequence[str]) -> float:
         """A legend below the axes, ``remarks`` above its entries; its height in points."""
-        size = chosen("legend.fontsize", "small")
-        letter = _LETTER * points(size) / 72
+        size = from_style_sheet("legend.fontsize", "small")
+        letter = _LETTER * in_points(size) / 72
         texts = [str(handle.get_label()) for handle in handles]
         words = re.sub(r"[$\\{}]", "", "\n".join(texts)).split("\n")
         columns = max(1, min(columns, int(self.width / letter / (max(map(len, words)) + 7))))
@@ -437,29 +439,31 @@ class Canvas:
         if is_dark(self.figure):
             style |= {"frameon": True, "facecolor": "#ffffff", "framealpha": 1, "labelcolor": LINE}
         if self.given and self.ax is not None:
-            below = ScaledTranslation(0, -3.6 * points("medium") / 72, self.figure.dpi_scale_trans)
+            below = ScaledTranslation(
+                0, -3.6 * in_points("medium") / 72, self.figure.dpi_scale_trans
+            )
             self.ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0),
                            bbox_transform=self.ax.transAxes + below, **style)  # fmt: skip
         else:
             self.figure.legend(loc="outside lower center", **style)
         lines = sum(str(handle.get_label()).count("\n") + 1 for handle in handles)
         above = note.count("\n") + 1 if note else 0
-        return 1.5 * points(size) * (-(-lines // columns) + above)
+        return 1.5 * in_points(size) * (-(-lines // columns) + above)
 
 
-def points(size: str | float) -> float:
+def in_points(size: str | float) -> float:
     """A size of text in points: of "medium", "small" and the like by matplotlib's rcParams."""
     return float(FontProperties(size=size).get_size_in_points())
 
 
-def chosen(key: Any, usual: Any) -> Any:
+def from_style_sheet(key: Any, usual: Any) -> Any:
     """A value from a style sheet or ``rcParams``; the default if neither sets it."""
     return usual if rcParams[key] == rcParamsDefault[key] else rcParams[key]
 
 
 def wrapped(text: str, width: float, size: str | float) -> str:
     """Lines broken where they are wider than so many inches; equations and shares stay whole."""
-    count = max(int(72 * width / (_LETTER * points(size))), 12)
+    count = max(int(72 * width / (_LETTER * in_points(size))), 12)
     whole = r"\$[^$]*\$( [=<>] \S+)*|\S+( [=<>] \S+)+|\d %"
     held = re.sub(whole, lambda formula: formula[0].replace(" ", "\0"), text)
     broken = [fill(line, count + line.count("$"), break_long_words=False, break_on_hyphens=False)

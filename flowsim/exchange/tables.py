@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from flowsim.errors import InputError
-from flowsim.records.attributes import plain
+from flowsim.records.attributes import as_json
 from flowsim.records.netcdf import write_atomically
 
 SUFFIXES = (".csv", ".parquet", ".json")
@@ -48,7 +48,7 @@ def write_table(record: xr.Dataset, path: str | Path) -> None:
             name: {"dims": variable.dims, "values": _named(variable).values}
             for name, variable in {**record.coords, **record.data_vars}.items()
         }
-        numbers = plain({"attributes": record.attrs, "variables": variables})
+        numbers = as_json({"attributes": record.attrs, "variables": variables})
         text = json.dumps(numbers, ensure_ascii=False)
         write_atomically(path, lambda place: Path(place).write_text(text + "\n"))
         return

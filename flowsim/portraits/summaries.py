@@ -13,7 +13,7 @@ import xarray as xr
 from flowsim.curves import curves_of
 from flowsim.errors import InputError
 from flowsim.labels import Label
-from flowsim.records.attributes import axes_of, became_of, end_names, fixed_of, meanings, plain
+from flowsim.records.attributes import as_json, axes_of, became_of, end_names, fixed_of, meanings
 from flowsim.records.ends import NO_BASIN, all_alike, per_end
 from flowsim.spec import chain_of
 from flowsim.training.trained import AT_UNIGRAM, LEARNED_SAMPLED
@@ -63,7 +63,7 @@ def summarize(record: xr.Dataset) -> dict[str, Any]:
     if kind not in summaries:
         known = ", ".join(summaries)
         raise InputError(f"records of kind {kind} have no summary; known are {known}")
-    return {name: plain(value) for name, value in summaries[kind](record).items()}
+    return {name: as_json(value) for name, value in summaries[kind](record).items()}
 
 
 #: The name of ``summarize`` for portraits.

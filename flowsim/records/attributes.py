@@ -33,14 +33,14 @@ def plain_mathematics(text: str) -> str:
     return re.sub(r"\$([^$]*)\$", r"\1", text)
 
 
-def plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """A value of a record as JSON has it; None for what is not known (NaN) or at infinity."""
     if isinstance(value, Mapping):
-        return {str(name): plain(part) for name, part in value.items()}
+        return {str(name): as_json(part) for name, part in value.items()}
     value = value.to_numpy() if hasattr(value, "to_numpy") else value
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, (list, tuple)):
-        return [plain(part) for part in value]
+        return [as_json(part) for part in value]
     return None if isinstance(value, float) and not isfinite(value) else value
 
 

@@ -13,7 +13,7 @@ from flowsim.cli import options
 from flowsim.cli.output import echo
 from flowsim.cli.printer import Summary, as_text
 from flowsim.errors import InputError
-from flowsim.records.attributes import plain
+from flowsim.records.attributes import as_json
 
 #: Attributes of a record printed first, and those printed last; all others come between.
 _FIRST = ("kind", "model", "p", "q", "regime")
@@ -66,7 +66,7 @@ def info(given: Info) -> None:
         from flowsim.records.netcdf import open_record
 
         with open_record(path) as record:  # whose large arrays are not read
-            attributes = plain(record.attrs)
+            attributes = as_json(record.attrs)
             sizes = {str(name): int(size) for name, size in record.sizes.items()}
             variables = {str(name): list(map(str, v.dims)) for name, v in record.variables.items()}
         middle = [name for name in attributes if name not in (*_FIRST, *_LAST, *_HIDDEN)]
