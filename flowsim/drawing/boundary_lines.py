@@ -103,21 +103,8 @@ def draw_boundary(
     2
     """
     names = names or _varied(record)
-    points = np.stack([record[f"boundary_{n}"].to_numpy() for n in names], axis=-1)
-    if not len(points):
-        return []
-    side = record["boundary_side"]
-    saddles = [code for code, name in enumerate(meanings(side)) if name.startswith("saddle")]
-    unstable = np.isin(side.to_numpy(), saddles)
-    plane = len(names) == 2
-    if plane:
-        curve = record["boundary_curve"].to_numpy()
-        start = np.flatnonzero(curve[1:] == curve[:-1])
-        pieces = np.stack([start, start + 1], axis=1)
-    else:
-        pieces = record["boundary_face"].to_numpy()
-    beside = unstable[pieces].all(axis=1)
-    handles = []
+    points, pieces, beside = boundary_pieces(record, names)
+    handles, plane = [], len(names) == 2
     for saddle in (False, True):
         chosen = points[pieces[beside == saddle]]
         if not len(chosen):
@@ -133,6 +120,25 @@ def draw_boundary(
             )  # fmt: skip
         handles.append(Line2D([], [], label=text, **style))
     return handles
+
+
+def boundary_pieces(
+    record: xr.Dataset, names: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The boundary's points (n, names), its edges or faces, and which are beside a saddle's starts.
+
+    Edges (m, 2) and faces (m, 3) are numbers of points.
+    """
+    points = np.stack([record[f"boundary_{n}"].to_numpy() for n in names], axis=-1)
+    if len(names) == 2:
+        curve = record["boundary_curve"].to_numpy()
+        start = np.flatnonzero(curve[1:] == curve[:-1])
+        pieces = np.stack([start, start + 1], axis=1)
+    else:
+        pieces = record["boundary_face"].to_numpy()
+    side = record["boundary_side"]
+    saddles = [code for code, name in enumerate(meanings(side)) if name.startswith("saddle")]
+    return points, pieces, np.isin(side.to_numpy(), saddles)[pieces].all(axis=1)
 
 
 def _varied(record: xr.Dataset) -> list[str]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from threading import Lock
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 import torch
 import xarray as xr
 
 from flowsim.curves import curves_of
+from flowsim.drawing.boundary_lines import boundary_pieces
 from flowsim.explorer.view import CELLS_AT_ONCE, Stop, Stopped, View
 from flowsim.flow.options import Limits
 from flowsim.flow.orbits import find_limits
@@ -193,16 +195,12 @@ def warm(view: View) -> None:
 #: Halvings of an edge within a slider's move, between cells of the coarsest level and others.
 _ROUGH, _FINER = 2, 4
 
-#: y and x along a curve, NaN where it is not drawn.
-Curve = tuple[np.ndarray, np.ndarray]
 
+class Border(NamedTuple):
+    """Straight pieces, (n, 2, 2), around basins, and beside starts that end in a saddle; y, x."""
 
-@dataclass(frozen=True)
-class Border:
-    """Curves (y, x) around basins, and towards starts that end in a saddle."""
-
-    basins: list[Curve] = field(default_factory=list)
-    saddles: list[Curve] = field(default_factory=list)
+    basins: np.ndarray = np.empty((0, 2, 2))
+    saddles: np.ndarray = np.empty((0, 2, 2))
 
 
 #: One part of what a plane shows.
@@ -225,21 +223,10 @@ def border(view: View, cells: Cells, stop: Stop) -> Border:
         {} if ends.named else {"ends": "found"},
     )
     record = with_boundary(record, view.model, lambda y, x: followed(view, y, x, stop), halvings)
-    found = Border()
     if "boundary_curve" not in record:
-        return found
-    columns = (*names, "curve", "side")
-    y, x, curve, side = (record[f"boundary_{name}"].to_numpy() for name in columns)
-    unstable = (side == Label.SADDLE) & ends.named
-    for part in (np.flatnonzero(curve == number) for number in np.unique(curve)):
-        stable = ~unstable[part]
-        beside = stable.copy()  # and the neighbours along the curve, so that none is cut off
-        beside[1:] |= stable[:-1]
-        beside[:-1] |= stable[1:]
-        for on, curves in ((beside, found.basins), (unstable[part], found.saddles)):
-            if on.any():
-                curves.append((np.where(on, y[part], np.nan), np.where(on, x[part], np.nan)))
-    return found
+        return Border()
+    points, pieces, beside = boundary_pieces(record, names)
+    return Border(points[pieces[~beside]], points[pieces[beside]])
 
 
 def at_rest(view: View, stop: Stop, first: Cells | None = None) -> Iterator[Layer]:

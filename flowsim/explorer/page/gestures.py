@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from bokeh import events
@@ -18,29 +19,6 @@ from flowsim.explorer.view import FARTHEST, NARROWEST, GaussianCloud, Start, Vie
 _HOVER = 40
 #: A click or a drag is meant for a start that is so near, in parts of the window's sides.
 NEAR = 0.02
-#: In the browser: near a start a drag moves it, elsewhere it does what is chosen; and a click's dot
-#: is put down, and what is under the mouse is asked for once it rests.
-_MOVED = f"""
-  const near = (x, y) => Array.from(starts.data.x).some((at, i) =>
-    Math.abs(at - x) < {NEAR} * (across.end - across.start)
-    && Math.abs(starts.data.y[i] - y) < {NEAR} * (up.end - up.start));
-  const {{x, y}} = cb_obj;
-  if (cb_obj.event_name === "tap") {{
-    if (!near(x, y)) {{
-      clicked.setv({{data: {{x: [x], y: [y]}}}}, {{sync: false}});
-      setTimeout(() => clicked.setv({{data: {{x: [], y: []}}}}, {{sync: false}}), 1000);
-    }}
-    return;
-  }}
-  const tool = near(x, y) ? null : [zoom, pan, null][drag.active];
-  if (bar.active_drag !== tool) bar.active_drag = tool;
-  clearTimeout(window.hovering);
-  const inside = x > across.start && x < across.end && y > up.start && y < up.end;
-  window.hovering = setTimeout(() => {{
-    const there = inside && cb_obj.event_name !== "mouseleave";
-    under.data = there ? {{x: [x], y: [y]}} : {{x: [], y: []}};
-  }}, {_HOVER});
-"""
 #: In the browser: the box of a zoom is undone here, not there too by a double click.
 _FORGET = """
   for (const view of Object.values(Bokeh.index.roots ?? Bokeh.index))
@@ -74,11 +52,11 @@ class Gestures:
         known = {
             "bar": figure.toolbar, "zoom": visit.plane.zoom, "pan": visit.plane.pan, "drag": c.drag,
             "starts": sources["starts"], "clicked": sources["clicked"], "under": under,
-            "across": figure.x_range, "up": figure.y_range,
+            "across": figure.x_range, "up": figure.y_range, "part": NEAR, "wait": _HOVER,
         }  # fmt: skip
         forget = CustomJS(args={"plane": figure}, code=_FORGET)
         figure.js_on_event(events.RangesUpdate, forget)
-        seen = CustomJS(args=known, code=_MOVED)
+        seen = CustomJS.from_file(Path(__file__).with_name("pointer.js"), **known)
         for event in (events.Tap, events.MouseMove, events.MouseLeave):
             figure.js_on_event(event, seen)
         c.back.on_click(self.zoom_back)
@@ -280,68 +258,6 @@ def _at_place(call: Callable[[float, float], None], event: Any) -> None:
 
 #: Arrow keys of one side of the window to the other; with Shift a step is five of these.
 _STEPS = 60
-_KEYS = """
-  const inside = (root, name) => {  // elements of a class, in shadow roots too
-    const found = [];
-    for (const element of root.querySelectorAll("*")) {
-      if (element.classList.contains(name)) found.push(element);
-      if (element.shadowRoot) found.push(...inside(element.shadowRoot, name));
-    }
-    return found;
-  };
-  for (const button of inside(document.body, "bk-spin-btn")) button.tabIndex = -1;
-  for (const layer of inside(document.getElementById("times"), "bk-events")) layer.tabIndex = -1;
-  for (const handle of inside(document.getElementById("choose"), "noUi-handle")) {
-    const title = inside(handle.getRootNode(), "bk-slider-title")[0];
-    if (title) handle.setAttribute("aria-label", title.textContent.split(":")[0]);
-  }
-  const plane = inside(document.getElementById("plane"), "bk-events")[0];
-  const words = document.getElementById("keys"), usual = document.getElementById("usual");
-  plane.tabIndex = 0;
-  plane.setAttribute("role", "application");
-  plane.setAttribute("aria-label", "The plane. " + words.textContent);
-  let at = null, count = 0;
-  const show = (place) => {
-    const number = (x) => Number(x.toFixed(digits())).toString();
-    if (place !== null) at = place.map((x) => Number(number(x)));
-    const data = place === null ? {x: [], y: [], text: []}
-      : {x: [at[0]], y: [at[1]], text: [["x", "y"].map((axis, i) =>
-          `${names.data[axis][0]} = ${number(at[i])}`).join(", ")]};
-    cross.setv({data}, {sync: false});
-    words.hidden = place === null;
-    usual.hidden = place !== null;
-    plane.style.outline = place === null ? "" : "3px solid #00537f";
-    plane.style.outlineOffset = "-3px";
-  };
-  const sides = () => [across.end - across.start, up.end - up.start];
-  const digits = () => Math.max(1, 2 - Math.floor(Math.log10(Math.min(...sides()))));
-  const first = () => {
-    const [wide, tall] = sides();
-    const seen = at !== null && at[0] > across.start && at[0] < across.end
-      && at[1] > up.start && at[1] < up.end;
-    return seen ? at : [across.start + 0.3 * wide, up.start + 0.7 * tall];
-  };
-  const ways = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowDown: [0, -1], ArrowUp: [0, 1]};
-  plane.addEventListener("focus", () => { if (plane.matches(":focus-visible")) show(first()); });
-  plane.addEventListener("blur", () => show(null));
-  plane.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.altKey || event.metaKey) return;
-    if (event.key in ways) {
-      const far = (event.shiftKey ? 5 : 1) / steps, size = sides(), before = first();
-      const low = [across.start, up.start], high = [across.end, up.end];
-      show(before.map((x, i) =>
-        Math.min(Math.max(x + ways[event.key][i] * far * size[i], low[i]), high[i])));
-    } else if (["Enter", "+", "=", "-"].includes(event.key)) {
-      if (words.hidden) show(first());
-      count += 1;
-      keyed.data = {x: [at[0]], y: [at[1]], key: [event.key], count: [count]};
-    } else if (event.key === "Escape") {
-      show(null);
-    } else return;
-    event.preventDefault();
-    event.stopPropagation();
-  });
-"""
 
 
 class Keyboard:
@@ -357,7 +273,8 @@ class Keyboard:
             "across": figure.x_range, "up": figure.y_range, "cross": visit.plane.sources["cross"],
             "keyed": keyed, "steps": _STEPS, "names": visit.plane.names,
         }  # fmt: skip
-        visit.document.js_on_event(events.DocumentReady, CustomJS(args=arguments, code=_KEYS))
+        ready = CustomJS.from_file(Path(__file__).with_name("keyboard.js"), **arguments)
+        visit.document.js_on_event(events.DocumentReady, ready)
 
     def _keyed(self, _attribute: str, _old: Any, new: Any) -> None:
         """A key at the cross-hair; what is no place and no key changes nothing."""

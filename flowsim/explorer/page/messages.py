@@ -136,8 +136,9 @@ def legend(
              for name in sorted(here, key=lambda name: name == "unresolved")]  # fmt: skip
     if UNKNOWN in codes:
         items.append(_box("<rect width='22' height='13' fill='#e9e9e9'/>", "not known yet"))
-    items += [_stroke(LOOKS["separatrix"], "basin boundary")] if border.basins else []
-    items += [_stroke(BESIDE_SADDLES, "edge of starts that end in a saddle")] * bool(border.saddles)
+    items += [_stroke(LOOKS["separatrix"], "basin boundary")] * bool(len(border.basins))
+    if len(border.saddles):
+        items.append(_stroke(BESIDE_SADDLES, "edge of starts that end in a saddle"))
     curves = {name_of_curve(c): c for c in curves_of(record, view.x, view.y)}
     for name, curve in curves.items():
         mark = _MARKERS.get(look_of(curve)["marker"], "○") if curve.points else ""

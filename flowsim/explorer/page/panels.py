@@ -223,17 +223,6 @@ _ADDRESS = """
   const query = cb_obj.data.query[0];
   if (query !== undefined) window.history.replaceState(null, "", "?" + query);
 """
-_DOWNLOAD = """
-  const {name, kind, content} = cb_obj.data;
-  if (name.length) {
-    const bytes = Uint8Array.from(atob(content[0]), c => c.charCodeAt(0));
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([bytes], {type: kind[0]}));
-    link.download = name[0];
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-  }
-"""
 _COPY = """
   navigator.clipboard.writeText(%s).then(() => {
     const label = button.label;
@@ -253,7 +242,8 @@ class Outgoing:
         self.address = ColumnDataSource({"query": []}, name="address")
         self.address.js_on_change("data", CustomJS(code=_ADDRESS))
         self.download = ColumnDataSource({"name": [], "kind": [], "content": []}, name="download")
-        self.download.js_on_change("data", CustomJS(code=_DOWNLOAD))
+        saved = CustomJS.from_file(Path(__file__).with_name("download.js"))
+        self.download.js_on_change("data", saved)
         self.copied = ColumnDataSource({"shell": [""], "python": [""]}, name="copied")
         c.problem.tags = [self.address, self.download]
         for button, text in ((c.link, "location.href"), (c.copy_shell, "from.data.shell[0]"),

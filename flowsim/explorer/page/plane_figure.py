@@ -27,8 +27,8 @@ _SHAPES = {
     "D": "diamond", "P": "plus", "<": "hex", "*": "star", "h": "hex", "p": "star_dot",
     ">": "square_pin",
 }  # fmt: skip
-#: Arrows: half their length, and their heads, in parts of the distance between two.
-_ARROW_HALF, _ARROW_HEAD = 0.36, 0.2
+#: Half the length of an arrow, in parts of the distance between two.
+_ARROW_HALF = 0.36
 _MARKS = "x y fill line marker"
 #: The source of curves of another model.
 _OTHER = "of another model"
@@ -160,10 +160,10 @@ class PlaneFigure:
             })  # fmt: skip
 
     def show_border(self, border: Border) -> None:
-        for name, curves in (("border", border.basins), ("beside saddles", border.saddles)):
-            self._put(
-                f"curves {name}", {"xs": [x for _, x in curves], "ys": [y for y, _ in curves]}
-            )
+        for name, pieces in (("border", border.basins), ("beside saddles", border.saddles)):
+            apart = np.pad(pieces, ((0, 0), (0, 1), (0, 0)), constant_values=np.nan)
+            y, x = apart.reshape(-1, 2).T
+            self._put(f"curves {name}", {"xs": [x], "ys": [y]})
 
     def show_landscape(self, view: View, record: xr.Dataset) -> None:
         """Curves and points by kind, and arrows."""
