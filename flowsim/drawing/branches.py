@@ -83,6 +83,7 @@ def _words(parameter: str) -> str:
 
 
 def _draw_branches(record: xr.Dataset, ax: Axes, parameter: str) -> list[Any]:
+    """Critical points over the parameter, stable and unstable, and markers of events."""
     name = _coordinate_to_draw(record)
     place, value = record[f"branch_{name}"].to_numpy(), record["branch_value"].to_numpy()
     number = record["branch_number"].to_numpy()

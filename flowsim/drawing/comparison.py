@@ -73,6 +73,7 @@ def draw_comparison(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[L
 
 
 def draw_labels(record: xr.Dataset, ax: Axes, variable: str) -> None:
+    """Every start where it lies in the plane, marked by its predicted or found label."""
     across, up = axes_of(record)
     x, y = record[across].to_numpy(), record[up].to_numpy()
     names = label_names(record[variable])
@@ -223,6 +224,7 @@ def _horizontal(record: xr.Dataset, ax: Axes) -> np.ndarray:
 
 
 def _dots(record: xr.Dataset) -> list[Artist]:
+    """A legend's entries for the labels that were predicted or found."""
     found = {*label_names(record["predicted"]), *label_names(record["outcome"])}
     names = [name for name in FILL if name in found]
     dots = basin_dots(names)

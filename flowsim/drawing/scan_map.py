@@ -180,6 +180,7 @@ def _draw_points(record: xr.Dataset, canvas: Canvas, show: str) -> Any:
 
 
 def _time_norm(record: xr.Dataset) -> LogNorm:
+    """The logarithmic scale of colours from the shortest hitting time to the longest."""
     values = record["hitting_time"].to_numpy()
     values = values[_has_time(values)]
     low, high = (values.min(), values.max()) if values.size else (1.0, 10.0)

@@ -261,6 +261,7 @@ def _with_periods(attributes: dict[str, object], record: xr.Dataset) -> dict[str
 
 
 def _counts(label: xr.DataArray, prefix: str) -> dict[str, int]:
+    """The number of starts of each label, by prefix and name."""
     codes = label.to_numpy()
     return {f"{prefix}_{name}": int((codes == i).sum()) for i, name in enumerate(meanings(label))}
 

@@ -250,4 +250,5 @@ class Scan:
 
 
 def _built(model: ModelSpec | Model) -> Model:
+    """A model as it is, or built of its specification."""
     return model if isinstance(model, Model) else model.build()
