@@ -17,7 +17,6 @@ from flowsim.compiled import config
 from flowsim.flow.return_codes import MINIMA, REST, TRAPPED
 from flowsim.flow.rows.engine import engine_of, initial_rows
 from flowsim.flow.rows.workspace import allocate_workspace
-from flowsim.flow.tableau import STAGES
 from flowsim.models import RankOneModel
 from flowsim.models.rank_one import field as rank_one_field
 from flowsim.models.rank_one import rows, slow_manifold
@@ -37,9 +36,7 @@ MODES = [(*units, held) for units in itertools.product((CLOSED, OPEN, SLIDING), 
 
 def workspace(model):
     compiled = model.flow().compiled
-    return allocate_workspace(
-        *compiled.constants(), len(model.coordinates), STAGES, compiled.own_steps
-    )
+    return allocate_workspace(*compiled.constants(), len(model.coordinates), compiled.own_steps)
 
 
 @pytest.fixture(params=CASES, ids=str)

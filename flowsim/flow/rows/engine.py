@@ -20,7 +20,6 @@ from flowsim.flow.options import Limits, Steps
 from flowsim.flow.rows import hooks, loop
 from flowsim.flow.rows.loop import ATTEMPTS, KINKS, TrajectoryBuffers
 from flowsim.flow.rows.workspace import allocate_workspace
-from flowsim.flow.tableau import STAGES
 from flowsim.interface import CompiledModel, EndLosses, Model
 from flowsim.landscape.critical import curvatures
 
@@ -97,7 +96,7 @@ def follow_rows(
     for rows in np.split(np.arange(n), range(compiled.at_once, n, compiled.at_once)):
         while len(rows):
             found.paths[rows], found.counts[rows], found.numbers[rows] = np.nan, 0, 0.0
-            row = allocate_workspace(*compiled.constants(), k, STAGES, compiled.own_steps)
+            row = allocate_workspace(*compiled.constants(), k, compiled.own_steps)
             begun = row, rows, y, at_zero, signs
             engine.follow_all(*begun, absolute, relative, at, goal, steps.most, found)
             missing = found.why[rows] >= return_codes.NEEDS_TABLE_LEVEL

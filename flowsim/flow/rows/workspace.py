@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from flowsim.flow.tableau import STAGES
+
 #: Numbers in ``Row.margins``.
 MARGINS = 6
 
@@ -44,7 +46,7 @@ class TrajectoryWorkspace(NamedTuple):
 
 
 def allocate_workspace(
-    reals: np.ndarray, ints: np.ndarray, memory: int, k: int, stages: int, own_steps: bool
+    reals: np.ndarray, ints: np.ndarray, memory: int, k: int, own_steps: bool
 ) -> TrajectoryWorkspace:
     """Buffers of one row; ``own_steps``: the coordinates of a step are not y."""
     velocity, derivative = np.zeros(k), np.zeros((k, k))
@@ -60,7 +62,7 @@ def allocate_workspace(
         new=np.zeros(k),
         error=np.zeros(k),
         slope=np.zeros(k),
-        stages=np.zeros((stages, k)),
+        stages=np.zeros((STAGES, k)),
         work=np.zeros((2, k, k)),
         margins=np.zeros(MARGINS),
         point=np.zeros(k),
