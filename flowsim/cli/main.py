@@ -100,7 +100,10 @@ class _Notices(logging.Handler):
 
 
 def command(run: Callable[[Any], None]) -> Callable[..., None]:
-    """A function of the fields of its argument's dataclass; with --from it redraws the record."""
+    """Make a command of a function: its options are the fields of the dataclass that it takes.
+
+    With --from the command redraws a record in place of calling the function.
+    """
     (kind,) = (hint for name, hint in get_type_hints(run).items() if name != "return")
 
     def from_shell(**values: object) -> None:
@@ -193,7 +196,7 @@ def _run(arguments: list[str]) -> None:
 
 
 def _fail(sentence: str) -> NoReturn:
-    """One sentence on stderr, without typer's own manner and without endless words, and exit."""
+    """Print a sentence on stderr, in our words and with long ones cut, and exit with code 2."""
     for theirs, ours in _THEIRS.items():
         sentence = sentence.replace(theirs, ours)
     sentence = re.sub(r"\S{161,}", lambda word: f"{word[0][:57]}...", " ".join(sentence.split()))

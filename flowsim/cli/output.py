@@ -1,6 +1,6 @@
-"""Ends of commands: files that appear together, the summary as lines or JSON, the exit code.
+"""What commands write: figure and record together, the summary, progress, and the exit code.
 
-While they run, progress goes to stderr: a bar on a terminal, a line every ten seconds elsewhere.
+Progress goes to stderr: a bar on a terminal, a line every ten seconds elsewhere.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def warn(sentence: str, stream: TextIO | None = None) -> None:
 
 
 def _drop(stream: TextIO) -> None:
-    """Let what is still in the stream's buffer vanish, instead of failing again at the exit."""
+    """Discard what is still in the stream's buffer, which would fail again at the exit."""
     with open(os.devnull, "w") as nothing:
         os.dup2(nothing.fileno(), stream.fileno())
 
@@ -208,7 +208,7 @@ EVERY = 10.0
 
 
 class Meter:
-    """Counts what is done of ``total`` units, their name in the plural, with a note."""
+    """Counts what is done of ``total`` units, which are named in the plural; ``show`` prints it."""
 
     def __init__(self, total: int, unit: str) -> None:
         self.total, self.unit = total, unit
@@ -226,14 +226,14 @@ class Meter:
         self.show()
 
     def labels(self, labels: Any, names: dict[int, str]) -> None:
-        """Points were decided: an array of their labels, and what to call each."""
+        """Count labels by name, and show the counts; ``names`` are those of the codes."""
         for code, name in names.items():
             self._counts[name] = self._counts.get(name, 0) + int((labels == code).sum())
         self.message = ", ".join(f"{name}={count}" for name, count in self._counts.items() if count)
         self.advance(len(labels))
 
     def then(self, unit: str, total: int) -> Callable[[int], object]:
-        """Finish the count and begin another of that size; return its callback."""
+        """Begin to count ``total`` other units; return what to call with the number done."""
         self.total, self.unit, self.done, self.message = total, unit, 0, ""
         self._before = time.monotonic() - self._began
         self.show()

@@ -29,7 +29,7 @@ _OPTIONS = {"--p", "--q", "--length", "--states", "--hidden-per-state", "--atten
 
 
 def command_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> str:
-    """Shell lines: the page again, its figure, its orbits' ends, its cloud, its training."""
+    """Write shell lines that draw the plane, follow the starts and repeat the training."""
     model = _chain_options(view)
     model += [] if view.spec.name == View().spec.name else ["--model", view.spec.name]
     for name, value in view.written.items():

@@ -1,4 +1,4 @@
-"""Layers of the plane: labels of cells by the flow or a closed form, coarse or fine, and curves."""
+"""What the plane shows: labelled cells, coarse and fine, the border of basins, and curves."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Cells:
 
 
 class KnownEnds:
-    """The ends of a model, alike on all pages; found from its window where it names none."""
+    """The ends of a model, with the same codes on all pages; searched where it names none."""
 
     def __init__(self, model: Model) -> None:
         self._lock, self._ends = Lock(), Ends(model)
@@ -102,7 +102,7 @@ def resolutions(view: View) -> tuple[int, ...]:
 
 
 def cells_at_once(view: View) -> Cells:
-    """Layers within a slider's move: exact labels, or none."""
+    """Labels that are ready while a slider moves: by a closed form or a quick flow, else none."""
     model = view.model
     y, x = centres(view, _CLOSED)
     inside = closed_basin(model, theta_on_grid(model.plane, x, y, view.fixed_values))

@@ -192,7 +192,7 @@ def training(view: View, run: Run, stop: Stop) -> Iterator[Run]:
 
 
 def _descent(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label]]:
-    """Gradient descent with a fixed learning rate, or the flow, until it is decided."""
+    """Train by gradient descent or the flow on the exact loss, until the outcome is decided."""
     settings = run.settings
     point, weights = canonical_point(view, run.start), first_weights(view, settings, run.start)
     own = {name: view.spec.get(name) for name in ("p", "q", "states", "hidden_per_state")}
@@ -249,7 +249,10 @@ def _next_look(step: int, steps: int) -> int:
 
 
 def _sampled(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label]]:
-    """SGD or AdamW on fresh batches; it has learned where a tenth of the gap is left, for good."""
+    """Train by SGD or AdamW on fresh batches.
+
+    It has learned where at most a tenth of the gap is left in the last tenth of its looks.
+    """
     full, chain, arch = run.settings, view.chain, full_architecture(view, run.settings)
     assert isinstance(chain, GapChain)
     recipe = Recipe.named(full.trainer, steps=full.steps, learning_rate=full.rate)

@@ -124,7 +124,7 @@ class View:
 
     @property
     def but_chain(self) -> tuple[object, ...]:
-        """The model without its p and q."""
+        """The model and its arguments without p and q."""
         return self.spec.name, *(x for x in self.spec.options.items() if x[0] not in ("p", "q"))
 
     @property

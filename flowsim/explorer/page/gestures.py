@@ -123,13 +123,13 @@ class Gestures:
         self._zoom_within([x - half[0], x + half[0], y - half[1], y + half[1]])
 
     def throw(self, y: float, x: float) -> None:
-        """The cloud around a point, as wide as before."""
+        """Put the cloud around a point, as wide as before."""
         cloud, (x_low, x_high, *_) = self.visit.view.cloud, self.visit.view.window
         self._remember()
         self._set_cloud(GaussianCloud(y, x, cloud.sigma if cloud else (x_high - x_low) / 20))
 
     def spread(self, factor: float) -> None:
-        """The cloud so many times as wide."""
+        """Make the cloud so many times as wide."""
         cloud = self.visit.view.cloud
         if cloud is not None:
             self._remember()

@@ -37,11 +37,11 @@ class Picture:
 
     @property
     def early(self) -> int:
-        """Milliseconds until the page had as much time for other things as for drawing."""
+        """Milliseconds to wait, so that drawing takes at most half of the page's time."""
         return int(1000 * (self._not_before - monotonic()))
 
     def outdate(self, altogether: bool) -> None:
-        """Cancel refinement of this view; cancel everything of another view."""
+        """Cancel refinement; where the model changed ``altogether``, the first look too."""
         self.visit.jobs.stop("plane")
         if altogether:
             self.visit.jobs.stop("first look")
