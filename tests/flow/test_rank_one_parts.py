@@ -10,10 +10,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from mpmath import exp, mpf
 from torch.autograd.functional import hessian, jacobian
 
 from flowsim import BinaryChain
 from flowsim.compiled import config
+from flowsim.elementary import residual
 from flowsim.flow.return_codes import MINIMA, REST, TRAPPED
 from flowsim.flow.rows.engine import engine_of, initial_rows
 from flowsim.flow.rows.workspace import allocate_workspace
@@ -224,3 +226,13 @@ def test_a_row_with_attention_at_rest_is_a_minimum_a_trap_or_a_rest():
         row.velocity[:] = 0.8e-13
         row.derivative[:] = -curvature * np.eye(len(theta))
         assert ends.check_termination(row) == rule
+
+
+@pytest.mark.parametrize("target", [1e-12, 0.3, 1 - 1e-9])
+def test_residuals_of_rare_symbols_keep_their_digits(target):
+    t = mpf(target)
+    for beyond in (1e-9, -1e-3, 2.0, -5.0):
+        exact = 1 / (1 + (1 - t) / t * exp(-mpf(beyond))) - t
+        assert residual(beyond, target, float(1 - t)) == pytest.approx(
+            float(exact), rel=1e-13, abs=0
+        )
