@@ -20,6 +20,7 @@ from unittest.mock import patch
 import typer.main
 
 from flowsim.cli import main as cli
+from flowsim.drawing import style
 
 FLOWSIM = str(Path(sys.executable).with_name("flowsim"))
 
@@ -46,11 +47,15 @@ def without_notices(text):
 
 
 def run(*words, cwd, notices=False):
-    """``flowsim WORDS`` in the folder ``cwd``; notices of progress are left out unless asked."""
+    """``flowsim WORDS`` in the folder ``cwd``; notices of progress are left out unless asked.
+
+    Figures are coarse: their pixels would cost a third to a half of a small command.
+    """
     out, err = io.StringIO(), io.StringIO()
     with (
         contextlib.chdir(cwd),
         patch("sys.argv", ["flowsim", *map(str, words)]),
+        patch.object(style, "DPI", 50),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):

@@ -31,7 +31,7 @@ def test_a_portrait_says_what_the_optimizer_and_the_flow_learn(tmp_path):
     assert {name: a[name] for name in wanted} == wanted
     again = run("portrait", "--from", "a.nc", "--out", "b.png", "--json", cwd=tmp_path)
     assert json.loads(again.stdout)["optimizer"] == "adamw"
-    assert (tmp_path / "b.png").stat().st_size > 10_000
+    assert (tmp_path / "b.png").stat().st_size > 3000
 
 
 def test_a_scan_is_trained(tmp_path):
