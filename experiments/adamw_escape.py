@@ -115,9 +115,9 @@ def compute(seeds: int = 16, steps: int = 3000, seed: int = 0) -> xr.Dataset:
     unit[..., [0, MEASURED // 10, MEASURED]] = 1 / 8192
     axes = ("cell", "run", "line")
     record = xr.Dataset({
-        "share": (axes, kept(coarse(share, 1 / 4), last)),
-        "smallest": (axes, kept(coarse(smallest, unit), last)),
-        "overlap": (axes[:2], coarse(
+        "share": (axes, repeat_after(round_down(share, 1 / 4), last)),
+        "smallest": (axes, repeat_after(round_down(smallest, unit), last)),
+        "overlap": (axes[:2], round_down(
             np.take_along_axis(overlap, np.maximum(last - 1, 0), -1)[..., 0], 1 / 256)),
     })  # fmt: skip
     columns = zip(*((chain.p, chain.q, s) for chain, s in runs), strict=True)
@@ -136,12 +136,12 @@ def runs_of(seeds: int, seed: int) -> Iterator[tuple[BinaryChain, int]]:
         yield from ((chain, first + start + s) for s in range(count))
 
 
-def coarse(values: np.ndarray, unit: Any) -> np.ndarray:
+def round_down(values: np.ndarray, unit: Any) -> np.ndarray:
     """Values rounded down to multiples of a unit, which takes less room and keeps signs."""
     return (np.floor(values.clip(-1e6, 1e6) / unit) * unit).astype("float32")
 
 
-def kept(values: np.ndarray, last: np.ndarray) -> np.ndarray:
+def repeat_after(values: np.ndarray, last: np.ndarray) -> np.ndarray:
     """Values (cell, run, line) that repeat themselves after a run's last line (cell, run, 1)."""
     return np.take_along_axis(values, np.minimum(np.arange(values.shape[-1]), last), -1)
 
@@ -162,17 +162,17 @@ def run_cell(cell: Cell, runs: list[Any], steps: int, seed: int) -> list[np.ndar
     tokens = {chain: MarkovSource.of(chain).sample(
         TESTED, cell.length, torch.Generator().manual_seed(seed + 1))[0][0]
         for chain in dict.fromkeys(chains)}  # fmt: skip
-    lines = [measured(arch, trainer.weights, chains, tokens)]
+    lines = [measure(arch, trainer.weights, chains, tokens)]
     for _ in range(MEASURED):
         if ((lines[-1][0] < 0.1) | np.isnan(lines[-1][0])).all():
             lines.append(lines[-1])
             continue
         trainer.advance(steps // MEASURED)
-        lines.append(measured(arch, trainer.weights, chains, tokens))
+        lines.append(measure(arch, trainer.weights, chains, tokens))
     return [np.stack(values, axis=-1) for values in zip(*lines, strict=True)]
 
 
-def measured(arch: Architecture, weights: Weights, chains: list[BinaryChain],
+def measure(arch: Architecture, weights: Weights, chains: list[BinaryChain],
              tokens: dict[BinaryChain, torch.Tensor]) -> list[np.ndarray]:  # fmt: skip
     """Open share, λ_min(S) and |cos| between e and that eigenvector, for every model (M,).
 

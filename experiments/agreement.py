@@ -160,17 +160,17 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     """Summary of every ensemble for agreement.json."""
     known = {case.title: case for case in all_cases(record.attrs["grid"])}
     which = record["case_of_point"].to_numpy()
-    return {"lines": [counted(known[name], record.isel(point=which == i))
+    return {"lines": [summarize_case(known[name], record.isel(point=which == i))
                       for i, name in enumerate(record.attrs["cases"])]}  # fmt: skip
 
 
-def share(agree: np.ndarray, noise: float) -> dict[str, Any]:
+def agreement_of(agree: np.ndarray, noise: float) -> dict[str, Any]:
     """Agreement; with its 95 % interval where noise was drawn."""
     found = right(agree)
     return {name: x for name, x in found.items() if noise or name != "interval"}
 
 
-def counted(case: Case, record: xr.Dataset) -> dict[str, Any]:
+def summarize_case(case: Case, record: xr.Dataset) -> dict[str, Any]:
     """The numbers of one ensemble."""
     chain, outcome = BinaryChain(case.p, case.q), record["outcome"].to_numpy()
     points = torch.from_numpy(np.stack([record["e"], record["w"]], -1))
@@ -190,9 +190,9 @@ def counted(case: Case, record: xr.Dataset) -> dict[str, Any]:
         "unresolved": int((~decided).sum()),
         "followed_by_flow": int(record["by_flow"].sum()),
         "outcomes": {n: int((outcome == v).sum()) for n, v in (("global", 1), ("local", 2))},
-        "rank-one": share((predicted == outcome)[decided], case.noise),
+        "rank-one": agreement_of((predicted == outcome)[decided], case.noise),
         "rank_one_misses": misses,
-        "canonical": share((canonical == outcome)[decided], case.noise),
+        "canonical": agreement_of((canonical == outcome)[decided], case.noise),
         "canonical_global_found_local": int(((canonical == GLOBAL) & (outcome == LOCAL)).sum()),
         "canonical_local_found_global": int(((canonical == LOCAL) & (outcome == GLOBAL)).sum()),
         "last_decided_at_time": float(record["end"].max()),
@@ -205,7 +205,7 @@ def counted(case: Case, record: xr.Dataset) -> dict[str, Any]:
         for variant in VARIANTS:
             label = variant_labels(chain, case.length, points, variant)
             line["variants"][variant] = {
-                **share((label == outcome)[decided], 0.0),
+                **agreement_of((label == outcome)[decided], 0.0),
                 "canonical_misses_explained": int((label == outcome)[missed].sum()),
                 "new_misses": int(((label != outcome) & decided & ~missed).sum()),
             }

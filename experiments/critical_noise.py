@@ -30,7 +30,7 @@ RATES, BATCHES = (0.1, 1.0, 3.0), (1, 4, 16)
 LEARNED = int(flowsim.Label.GLOBAL_MINIMUM)
 
 
-def langevin(paths: int) -> np.ndarray:
+def count_langevin(paths: int) -> np.ndarray:
     """Paths that have learned, over (temperature, product, start)."""
     model = flowsim.model("canonical", 0.5, 0.8)
     starts = torch.tensor(STARTS, dtype=torch.float64).repeat_interleave(paths, 0)
@@ -45,7 +45,7 @@ def langevin(paths: int) -> np.ndarray:
     return found
 
 
-def batches(seeds: int, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def count_batches(seeds: int, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Runs that have learned and that diverged over (rate, batch, start), and |e| of the others."""
     model = flowsim.model("rank-one", 0.5, 0.8, length=8)
     theta = to_model(model, ["e", "w"], np.array(STARTS))
@@ -54,7 +54,9 @@ def batches(seeds: int, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     diverged, left = np.zeros_like(learned), np.full(learned.shape, np.nan)
     for i, rate in enumerate(RATES):
         for j, batch in enumerate(BATCHES):
-            ends = torch.stack([run(model, theta, rate, batch, steps, s) for s in range(seeds)])
+            ends = torch.stack(
+                [descend_on_batches(model, theta, rate, batch, steps, s) for s in range(seeds)]
+            )
             known = ends.isfinite().all(-1)
             label = torch.zeros(known.shape, dtype=torch.int8)
             label[known] = flowsim.find_limits(model, ends[known]).label
@@ -65,7 +67,7 @@ def batches(seeds: int, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return learned, diverged, left
 
 
-def run(
+def descend_on_batches(
     model: flowsim.Model, theta: Tensor, rate: float, batch: int, steps: int, seed: int
 ) -> Tensor:
     """Ends of descent on sampled batches."""
@@ -77,10 +79,10 @@ def run(
 
 def compute(paths: int = 200, seeds: int = 60, steps: int = 8000) -> xr.Dataset:
     """Counts of both kinds of noise."""
-    learned, diverged, left = batches(seeds, steps)
+    learned, diverged, left = count_batches(seeds, steps)
     return xr.Dataset(
         {
-            "langevin_learned": (("temperature", "product", "start"), langevin(paths)),
+            "langevin_learned": (("temperature", "product", "start"), count_langevin(paths)),
             "descent_learned": (("rate", "batch", "start"), learned),
             "descent_diverged": (("rate", "batch", "start"), diverged),
             "descent_left": (("rate", "batch", "start"), left),

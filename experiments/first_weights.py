@@ -74,7 +74,9 @@ AT_BIGRAM = 0.05
 
 def compute(seeds: int = 16, steps: int = 1000) -> xr.Dataset:
     """Open share at the end, and the step of arrival (variation, trainer, chain, start, seed)."""
-    cells = [cell(*case, seeds, steps) for case in timed([*product(VARIATIONS, TRAINERS, CHAINS)])]
+    cells = [
+        train_cell(*case, seeds, steps) for case in timed([*product(VARIATIONS, TRAINERS, CHAINS)])
+    ]
     shape = (len(VARIATIONS), len(TRAINERS), len(CHAINS), 2, len(STARTS), seeds)
     share, arrival = np.moveaxis(np.reshape(cells, shape).astype("float32"), 3, 0)
     axes = ("variation", "trainer", "chain", "start", "seed")
@@ -85,7 +87,7 @@ def compute(seeds: int = 16, steps: int = 1000) -> xr.Dataset:
     )  # fmt: skip
 
 
-def cell(variation: str, trainer: str, chain: str, seeds: int, steps: int) -> np.ndarray:
+def train_cell(variation: str, trainer: str, chain: str, seeds: int, steps: int) -> np.ndarray:
     """Open shares at the end, and arrivals, of every start (2, start, seed); kept in a file."""
     options: dict[str, Any] = {"d": D, "length": SHORT if trainer == "descent" else LONG}
     options |= VARIATIONS[variation]
@@ -100,11 +102,11 @@ def cell(variation: str, trainer: str, chain: str, seeds: int, steps: int) -> np
         return np.load(folder / name)
     found = np.full((2, len(STARTS), seeds), np.nan)
     for group in groups:
-        weights = [first(arch, start, CHAINS[chain], seeds) for start in group]
+        weights = [starting_weights(arch, start, CHAINS[chain], seeds) for start in group]
         joined = {name: torch.cat([w[name] for w in weights]) for name in arch.shapes}
         lines, at = followed(arch, recipes[group[-1]], CHAINS[chain], joined)
         for start, part in zip(group, np.split(lines, len(group), axis=1), strict=True):
-            found[:, STARTS.index(start)] = part[-1], arrived(part, at)
+            found[:, STARTS.index(start)] = part[-1], arrival_steps(part, at)
     if folder:
         np.save(folder / name, found)
     return found
@@ -121,7 +123,7 @@ def recipe_of(arch: Architecture, trainer: str, steps: int, start: str) -> Recip
     return Recipe(name, count, learning_rate=rate, batch=batch)
 
 
-def first(arch: Architecture, start: str, chain: BinaryChain, seeds: int) -> Weights:
+def starting_weights(arch: Architecture, start: str, chain: BinaryChain, seeds: int) -> Weights:
     """The weights of one start, (seeds, *shape)."""
     each, wide = range(seeds), arch.d**-0.5
     if start in ("LG", "balanced"):
@@ -176,7 +178,7 @@ def open_share(arch: Architecture, source: MarkovSource, weights: Weights) -> np
     return ((each.double().mean((-2, -1)) - entropy) / gap).numpy()
 
 
-def arrived(lines: np.ndarray, at: np.ndarray) -> np.ndarray:
+def arrival_steps(lines: np.ndarray, at: np.ndarray) -> np.ndarray:
     """The first step from which on all looks (looks, models) are at the bigram; NaN if none."""
     away = ~(lines < AT_BIGRAM)
     since = np.where(away.any(0), len(lines) - np.argmax(away[::-1], axis=0), 0)

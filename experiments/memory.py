@@ -43,13 +43,13 @@ def compute(seeds: int = 20, steps: int = 400, cells: int = 20, descent: int = 8
         runs, fits = [], []
         for mixer in MIXERS.values():
             for width in WIDTHS:
-                found, fit = _runs(source, length, mixer, width, seeds, steps)
+                found, fit = _train_untied(source, length, mixer, width, seeds, steps)
                 runs.append(found)
                 fits.append(fit)
         loss.append(np.reshape(runs, (len(MIXERS), len(WIDTHS), seeds)))
         beliefs.append(np.reshape(fits, (len(MIXERS), len(WIDTHS), seeds)))
-    lifted = np.array([_lifted(name, cells, descent) for name in timed(FLOWS)])
-    trapped = [[_trapped(name, MIXERS[m], seeds, steps) for m in ("none", "attention", *SPACE)]
+    lifted = np.array([_follow_lifted(name, cells, descent) for name in timed(FLOWS)])
+    trapped = [[_train_tied(name, MIXERS[m], seeds, steps) for m in ("none", "attention", *SPACE)]
                for name in FLOWS]  # fmt: skip
     dims = ("source", "mixer", "width", "seed")
     data = {
@@ -71,7 +71,7 @@ def _axis(cells: int) -> np.ndarray:
     return np.linspace(-1.2, 1.2, 2 * (cells // 2))  # 0, where v rests, is no cell
 
 
-def _lifted(flow: str, cells: int, descent: int) -> np.ndarray:
+def _follow_lifted(flow: str, cells: int, descent: int) -> np.ndarray:
     """Losses after steps of the flow of four numbers, that of lifted layers, (decay, v, α)."""
     p, e, w = FLOWS[flow]
     axis = torch.from_numpy(_axis(cells))
@@ -97,8 +97,10 @@ def _settings(source: HiddenMarkovProcess, length: int, mixer: dict[str, Any], w
                        telemetry_every=recipe.steps, checkpoint_every=recipe.steps)  # fmt: skip
 
 
-def _runs(source: HiddenMarkovProcess, length: int, mixer: dict[str, Any], width: int, seeds: int,
-          steps: int) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+def _train_untied(
+    source: HiddenMarkovProcess, length: int, mixer: dict[str, Any], width: int, seeds: int,
+    steps: int,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Final losses of untied layers by Adam on the exact loss, and R² of beliefs, of every seed."""
     if mixer.get("attention") == "none" and not width:
         return np.full(seeds, np.nan), np.full(seeds, np.nan)
@@ -115,7 +117,7 @@ def _runs(source: HiddenMarkovProcess, length: int, mixer: dict[str, Any], width
     return record.loss[-1].values, np.array(fits)
 
 
-def _trapped(source: str, mixer: dict[str, Any], seeds: int, steps: int) -> np.ndarray:
+def _train_tied(source: str, mixer: dict[str, Any], seeds: int, steps: int) -> np.ndarray:
     """Final losses of tied layers by descent on the exact loss."""
     kind, values, length = SOURCES[source]
     recipe = Recipe("gd", steps=steps, learning_rate=0.5)

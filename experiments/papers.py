@@ -38,7 +38,6 @@ FIGURES = Path(__file__).parents[1] / "figures"
 ABOVE, BELOW = BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3)
 #: Okabe and Ito's colours, distinguishable with any kind of colour vision.
 BLUE, ORANGE, GREEN, PINK, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#555555"
-SKY = "#56B4E9"
 
 Sizes = dict[str, Any]
 T = TypeVar("T")

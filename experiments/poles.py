@@ -56,7 +56,7 @@ class Recurrence(flowsim.Model):
         return rho.sum() + NOISE - (g * gain).sum(-1)
 
 
-def best_with(poles: int, decay: str, tries: int = 24) -> list[float]:
+def minima_with(poles: int, decay: str, tries: int = 24) -> list[float]:
     """Losses of the local minima that have so many channels, none of them without weight."""
     draws, found, model = np.random.default_rng(0), [], Recurrence(poles, decay)
 
@@ -94,7 +94,7 @@ def compute(seeds: int = 20, times: int = 240, steps: int = 250) -> xr.Dataset:
         losses[place] = model.loss(path)
         rests = slowest(losses[place], model.gradient(path).abs().amax(-1).numpy())
         curvatures[place][rests] = torch.linalg.eigvalsh(model.hessian(path[rests]))[..., 0]
-        counts[place][rests] = with_weight(weights.numpy()[rests])
+        counts[place][rests] = count_with_weight(weights.numpy()[rests])
         if place == (0, len(SCALES) - 1):
             shown = weights[0]
     dims = ("decay", "scale", "seed", "time")
@@ -103,7 +103,7 @@ def compute(seeds: int = 20, times: int = 240, steps: int = 250) -> xr.Dataset:
         levels[i, 0, 0] = VARIANCES.sum() + NOISE
         for poles in (1, 2, 3):  # without those of fewer poles, of which two are one
             known = levels[i, :poles][np.isfinite(levels[i, :poles])]
-            found = [x for x in best_with(poles, decay) if np.abs(known - x).min() > 1e-5][:3]
+            found = [x for x in minima_with(poles, decay) if np.abs(known - x).min() > 1e-5][:3]
             levels[i, poles, : len(found)] = found
     data: dict[str, Any] = {
         "loss": (dims, losses), "curvature": (dims, curvatures),
@@ -167,7 +167,7 @@ def slowest(loss: np.ndarray, speed: np.ndarray) -> np.ndarray:
     return slow & (loss > last + 1e-4 * (first - last))
 
 
-def with_weight(weights: np.ndarray) -> np.ndarray:
+def count_with_weight(weights: np.ndarray) -> np.ndarray:
     """Number of channels, the last axis, whose weight is above a fiftieth of the largest one."""
     size = np.abs(weights)
     return (size > 0.02 * size.max(-1, keepdims=True).clip(0.05)).sum(-1)

@@ -51,10 +51,10 @@ def compute(side: int = 20, steps: int = 5000) -> xr.Dataset:
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:
     """Counts for every case: decided, agreeing, the ends of the others, open runs and why."""
-    return {str(name): counted(record.sel(case=name)) for name in record.case.values}
+    return {str(name): summarize_case(record.sel(case=name)) for name in record.case.values}
 
 
-def counted(case: xr.Dataset) -> dict[str, Any]:
+def summarize_case(case: xr.Dataset) -> dict[str, Any]:
     """The counts of one case."""
     predicted, outcome = case.predicted.values, case.outcome.values
     decided = outcome != Label.UNRESOLVED

@@ -51,14 +51,14 @@ SETTINGS = (
 )
 
 
-def chance(states: int) -> float:
+def leaving_probability(states: int) -> float:
     """p at the second eigenvalue."""
     return (1 - EIGENVALUE) * (states - 1) / states
 
 
-def share_of(states: int, loss: float, p: float | None = None) -> float:
+def open_share(states: int, loss: float, p: float | None = None) -> float:
     """The open share of the gap between unigram and bigram, at p or at the second eigenvalue."""
-    chain = MarkovChain.symmetric(states, chance(states) if p is None else p)
+    chain = MarkovChain.symmetric(states, leaving_probability(states) if p is None else p)
     return (loss - chain.entropy_rate) / (chain.stationary_entropy - chain.entropy_rate)
 
 
@@ -69,7 +69,7 @@ def compute(runs: int = 16, steps: int = 20_000) -> xr.Dataset:
     grams = np.full((len(SETTINGS), runs, 7, 7), np.nan)
     for i, (states, d, m, start) in enumerate(timed(SETTINGS)):
         for k, weights in enumerate(starts(states, d, m, start, runs)):
-            found[:, i, k] = followed(weights, steps)
+            found[:, i, k] = measure_end(weights, steps)
             if not found[0, i, k] < 0.01:
                 e = centred(weights[0])
                 e /= np.linalg.norm(e, axis=1)[:, None] + 1e-9
@@ -110,19 +110,19 @@ def trapped_point(m: int, rng: np.random.Generator) -> torch.Tensor:
 def trained(weights: Weights, steps: int) -> tuple[float, float]:
     """Open share and size of the gradient after descent, in place, at the rate and then at 1/10."""
     states = len(weights[0])
-    law = symmetric_law(states, chance(states))
+    law = MarkovChain.symmetric(states, leaving_probability(states)).kernel
     for rate, count in ((RATE, steps), (RATE / 10, steps // 10)):
         loss, size = descend(*weights, law, rate, count)  # type: ignore[call-arg]
-    return share_of(states, loss), size
+    return open_share(states, loss), size
 
 
-def followed(weights: Weights, steps: int) -> tuple[float, ...]:
+def measure_end(weights: Weights, steps: int) -> tuple[float, ...]:
     """The numbers of one run, whose weights become those of its end."""
     share, size = trained(weights, steps)
     e, p, up, _, _ = weights
     at_kinks = int((abs((e + p) @ up.T).min(0) < 1e-3).sum())
-    returned, among = np.nan, rank(e)
-    if nearest(len(e), among, share):
+    returned, among = np.nan, embedding_rank(e)
+    if splits_near(len(e), among, share):
         rng, returned = np.random.default_rng(0), 0
         for _ in range(4):
             copy = [x + 1e-3 * rng.normal(size=x.shape) for x in weights]
@@ -130,24 +130,26 @@ def followed(weights: Weights, steps: int) -> tuple[float, ...]:
     return share, size, among, at_kinks, gain_across(weights), returned
 
 
-def nearest(states: int, among: int, share: float) -> list[Blocks]:
+def splits_near(states: int, among: int, share: float) -> list[Blocks]:
     """The splits of that rank whose loss is at that share."""
     return [blocks for blocks, value in partition_losses(states).items()
             if sum(rank for _, rank in blocks) == among and abs(value - share) < NEAR]  # fmt: skip
 
 
-def kinds_of(states: int, lines: xr.Dataset) -> np.ndarray:
+def splits_of_runs(states: int, lines: xr.Dataset) -> np.ndarray:
     """The split at which each run is, "" of none, in the shape of the runs."""
     found = np.full(lines.share.shape, "", dtype=object)
     for at in np.ndindex(found.shape):
         cosine = lines.cosine.values[at][:states, :states]
-        for blocks in nearest(states, int(lines["rank"].values[at]), float(lines.share.values[at])):
-            if apart(cosine, blocks) < ALIKE:
+        for blocks in splits_near(
+            states, int(lines["rank"].values[at]), float(lines.share.values[at])
+        ):
+            if distance_from_split(cosine, blocks) < ALIKE:
                 found[at] = split_name(blocks)
     return found.astype(str)
 
 
-def apart(cosine: np.ndarray, blocks: Blocks) -> float:
+def distance_from_split(cosine: np.ndarray, blocks: Blocks) -> float:
     """Distance of cosines (S, S) from a split's, in the best order of states."""
     order = np.array(list(permutations(range(len(cosine)))))
     off = abs(cosine[order[:, :, None], order[:, None, :]] - cosines_of(blocks))
@@ -162,7 +164,7 @@ def split_name(blocks: Blocks) -> str:
 @cache
 def partition_losses(states: int) -> dict[Blocks, float]:
     """Open shares of all splits between the bigram, rank S − 1, and the unigram, rank 0."""
-    return {blocks: share_of(states, split_loss(blocks, chance(states)))
+    return {blocks: open_share(states, split_loss(blocks, leaving_probability(states)))
             for blocks in splits(states)
             if 0 < sum(rank for _, rank in blocks) < states - 1}  # fmt: skip
 
@@ -173,7 +175,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     for (states, d, m, start), name in zip(SETTINGS, record.setting.values, strict=True):
         line = record.sel(setting=name)
         share = line.share.values
-        kinds = kinds_of(states, line)
+        kinds = splits_of_runs(states, line)
         at = kinds != ""
         learned = share < 0.01
         rest = ~at & ~learned
@@ -194,7 +196,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     }
     found["minima of rank K above the threshold"] = {
         f"S = {s}, p = {p}": {
-            f"K = {k}": [share_of(s, loss, p) for loss in rank_losses(s, p, k)]
+            f"K = {k}": [open_share(s, loss, p) for loss in rank_losses(s, p, k)]
             for k in range(1, s - 1)
         }
         for s, p in ABOVE
@@ -207,11 +209,11 @@ def descend(e, p, up, down, b, kernel, rate, steps):  # type: ignore[no-untyped-
     """Gradient descent in place; the loss and the size of its gradient at the end.
 
     One position: y_s = e_s + p, z_s = y_s + Σ_j ReLU(up_j·y_s) down_j, logits ⟨e_t, z_s⟩ + b_t,
-    and the loss is the mean cross-entropy over the current state s, whose next law is ``law[s]``.
+    and the loss is the mean cross-entropy over the current state s, which ``kernel[s]`` follows.
 
     Args:
         e, p, up, down, b: embeddings (S, d), position (d,), W_1 (r, d), W_2ᵀ (r, d), bias (S,).
-        law: (S, S), rows sum to one.
+        kernel: (S, S), rows sum to one.
         rate: of every step.
         steps: how many.
     """
@@ -274,13 +276,6 @@ def descend(e, p, up, down, b, kernel, rate, steps):  # type: ignore[no-untyped-
     return loss, np.sqrt(size)
 
 
-def symmetric_law(states: int, p: float) -> np.ndarray:
-    """The next state's law in every state: stay with 1 − p, any other alike."""
-    kernel = np.full((states, states), p / (states - 1))
-    np.fill_diagonal(kernel, 1 - p)
-    return kernel
-
-
 def partitions(total: int, largest: int | None = None) -> Iterator[tuple[int, ...]]:
     """The ways to write a number as a sum, the largest part first."""
     if total == 0:
@@ -297,7 +292,7 @@ def splits(total: int) -> list[Blocks]:
     return sorted({tuple(sorted(blocks, reverse=True)) for some in shapes for blocks in some})
 
 
-def turns(block: Block) -> np.ndarray:
+def block_cosines(block: Block) -> np.ndarray:
     """Cosines of a state's embedding with those of its block, itself first; 0 of a lone state."""
     size, among = block
     if among == 2:
@@ -307,7 +302,7 @@ def turns(block: Block) -> np.ndarray:
 
 def cosines_of(blocks: Blocks) -> np.ndarray:
     """The cosines between all embeddings, (S, S); NaN of lone states, whose embedding is 0."""
-    found = block_diag(*(circulant(turns(block)) for block in blocks))
+    found = block_diag(*(circulant(block_cosines(block)) for block in blocks))
     found[np.diag(found) == 0] = np.nan
     return found + 0 * found.T
 
@@ -323,7 +318,7 @@ def split_loss(blocks: Blocks, p: float) -> float:
         blocks: of the states; a ring has rank 2, a simplex of k states k − 1.
         p: the chance to leave a state.
     """
-    k, cosines = np.array([size for size, _ in blocks], dtype=float), [*map(turns, blocks)]
+    k, cosines = np.array([size for size, _ in blocks], dtype=float), [*map(block_cosines, blocks)]
     other = p / (k.sum() - 1)
 
     def loss(x: np.ndarray) -> float:
@@ -342,7 +337,7 @@ def rank_losses(states: int, p: float, among: int, tries: int = 30) -> list[floa
 
     Descent from ``tries`` random factors; losses to six digits, in increasing order.
     """
-    kernel, rng, found = symmetric_law(states, p), np.random.default_rng(0), set()
+    kernel, rng, found = MarkovChain.symmetric(states, p).kernel, np.random.default_rng(0), set()
     cut = states * among
 
     def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -365,7 +360,7 @@ def centred(e: np.ndarray) -> np.ndarray:
     return e - e.mean(0)
 
 
-def rank(e: np.ndarray) -> int:
+def embedding_rank(e: np.ndarray) -> int:
     """Rank of the embeddings' differences: singular values above 5 % of the largest."""
     sizes = np.linalg.svd(centred(e), compute_uv=False)
     return int((sizes > 0.05 * max(sizes[0], 1e-9)).sum())
@@ -379,7 +374,7 @@ def gain_across(weights: Weights, draws: int = 2000) -> float:
     """
     e, p, up, down, _ = weights
     _, _, right = np.linalg.svd(centred(e))
-    across = right[rank(e) :]
+    across = right[embedding_rank(e) :]
     if not len(across):
         return float("nan")
     v = np.random.default_rng(0).normal(size=(draws, len(across))) @ across

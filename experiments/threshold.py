@@ -49,7 +49,7 @@ def compute(cells: int = CELLS, starts: int = 200, seeds: int = 8, steps: int = 
         [_times(flowsim.model("canonical", *chain), s * normal) for s in SIGMAS]
         for chain in SIDES.values()
     ]
-    whole = [[_descent(chain, d, seeds, steps) for d in SIZES] for chain in SIDES.values()]
+    whole = [[_whole_times(chain, d, seeds, steps) for d in SIZES] for chain in SIDES.values()]
     return xr.Dataset(
         {
             "label": (("q", "model", "e", "w"), label),
@@ -66,14 +66,14 @@ def compute(cells: int = CELLS, starts: int = 200, seeds: int = 8, steps: int = 
 
 
 def _times(model: Any, starts: np.ndarray) -> np.ndarray:
-    """When 1 % of the gap is open, within 2 %; NaN of starts that never learn."""
+    """Times at which 1 % of the gap is left open, to 2 %; NaN of starts that never learn."""
     at = np.concatenate([[0.0], np.geomspace(0.1, 1e5, 700)])
     share = np.asarray(model.excess(flowsim.trajectories(model, starts, at)))
     there = share <= FRACTION * model.chain.mutual_information
     return np.where(there.any(0), at[there.argmax(0)], np.nan)
 
 
-def _descent(chain: tuple[float, float], d: int, seeds: int, steps: int) -> np.ndarray:
+def _whole_times(chain: tuple[float, float], d: int, seeds: int, steps: int) -> np.ndarray:
     """Steps times rate until 1 % of the gap is open, from the balanced start; NaN if not then."""
     rate = 0.1
     p, q = chain

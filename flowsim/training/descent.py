@@ -112,8 +112,8 @@ def descend(
 
 
 @dataclass
-class _Rows:
-    """Rows on their way."""
+class _Runs:
+    """Runs that go on, a row each, with the optimizer's and their own numbers."""
 
     index: Tensor  # their numbers among the starts, (m,)
     y: Tensor  # where they are, (m, k)
@@ -127,8 +127,8 @@ class _Rows:
     turned: Tensor  # the last step that went beyond the least loss along its way, (m,)
     taken: Tensor  # how many steps they have taken, (m,)
 
-    def select(self, which: Tensor) -> _Rows:
-        return _Rows(**{name: values[which] for name, values in vars(self).items()})
+    def select(self, which: Tensor) -> _Runs:
+        return _Runs(**{name: values[which] for name, values in vars(self).items()})
 
 
 def _follow(
@@ -147,7 +147,7 @@ def _follow(
     y = root * start[index]
     none, size = torch.zeros_like(index), y.abs().amax(1)
     memory: tuple[str, ...] = getattr(model, "memory", ()) if choice.own else ()
-    rows = _Rows(
+    rows = _Runs(
         index, y, torch.zeros_like(y), torch.zeros_like(y),
         y.new_zeros(len(y), len(memory)), none == 0, size, size,
         _FAR * size.clamp_min(1.0), none - _BLOCK, none.int(),
@@ -172,7 +172,7 @@ def _follow(
 
 
 def _advance(
-    model: Model, choice: OptimizerChoice, rows: _Rows, root: Tensor, begin: int, end: int
+    model: Model, choice: OptimizerChoice, rows: _Runs, root: Tensor, begin: int, end: int
 ) -> Tensor:
     """Take steps ``begin`` to ``end`` − 1; where the rows were, (end − begin + 1, m, k)."""
     path = rows.y.new_empty(end - begin + 1, *rows.y.shape)
@@ -182,7 +182,7 @@ def _advance(
         if step > begin:
             back = (gradient * (rows.y - path[step - begin - 1])).sum(1) > 0
             rows.turned = torch.where(back, step, rows.turned)
-        new = _own_step(model, rows, root) if choice.own else _moved(choice, rows, gradient, step)
+        new = _own_step(model, rows, root) if choice.own else _step(choice, rows, gradient, step)
         finite, going = new.isfinite().all(1), rows.going
         rows.y = torch.where((going & finite).unsqueeze(1), new, rows.y)
         rows.taken = rows.taken + going
@@ -194,7 +194,7 @@ def _advance(
     return path
 
 
-def _own_step(model: Model, rows: _Rows, root: Tensor) -> Tensor:
+def _own_step(model: Model, rows: _Runs, root: Tensor) -> Tensor:
     """Take the model's own step; its memory is changed in place."""
     theta = rows.y / root
     try:
@@ -211,7 +211,7 @@ def _own_step(model: Model, rows: _Rows, root: Tensor) -> Tensor:
     return new.detach() * root
 
 
-def _moved(choice: OptimizerChoice, rows: _Rows, gradient: Tensor, step: int) -> Tensor:
+def _step(choice: OptimizerChoice, rows: _Runs, gradient: Tensor, step: int) -> Tensor:
     """Step the optimizer; its means of gradients are changed in place."""
     y, rate = rows.y, choice.rate(step)
     if choice.clip is not None:
@@ -230,7 +230,7 @@ def _moved(choice: OptimizerChoice, rows: _Rows, gradient: Tensor, step: int) ->
 
 
 def _classify_block(
-    model: Model, choice: OptimizerChoice, rows: _Rows, root: Tensor, path: Tensor, found: Trained
+    model: Model, choice: OptimizerChoice, rows: _Runs, root: Tensor, path: Tensor, found: Trained
 ) -> Tensor:
     """Mask of rows that are done after a block, (m,); their labels, or the present ones."""
     label = torch.full_like(rows.index, Label.UNRESOLVED, dtype=torch.int8)
@@ -264,7 +264,7 @@ def _classify_block(
 
 
 def _classify_near_minimum(
-    model: Model, rows: _Rows, root: Tensor, path: Tensor, found: Trained
+    model: Model, rows: _Runs, root: Tensor, path: Tensor, found: Trained
 ) -> None:
     """Label the rows that stay about a minimum at the end, as Adam's do, which never rest.
 
@@ -276,7 +276,7 @@ def _classify_near_minimum(
     path = path[len(path) // 2 :]
     y = path[:, index].mean(0)
     for _ in range(_POLISH):
-        gradient, curved, directions = _curves(model, y, root)
+        gradient, curved, directions = _curvatures(model, y, root)
         stiff = curved.abs() > _FLAT * curved.abs().amax(1, keepdim=True)
         along = (directions.mT @ gradient.unsqueeze(2)).squeeze(2) / curved
         y = y - (directions @ torch.where(stiff, along, 0.0).unsqueeze(2)).squeeze(2)
@@ -309,8 +309,8 @@ def _period(path: Tensor, size: Tensor) -> Tensor:
 
 
 def _rests(model: Model, y: Tensor, root: Tensor) -> Tensor:
-    """Mask of rows (m, k) with vanished steps that are at a critical point of the loss."""
-    gradient, curved, directions = _curves(model, y, root)
+    """Mask of the rows (m, k), which stand still, that are at a critical point of the loss."""
+    gradient, curved, directions = _curvatures(model, y, root)
     along = (directions.mT @ gradient.unsqueeze(2)).squeeze(2).abs()
     size, steepest = y.abs().amax(1, keepdim=True), curved.abs().amax(1, keepdim=True)
     stiff = curved.abs() > _FLAT * steepest
@@ -318,10 +318,10 @@ def _rests(model: Model, y: Tensor, root: Tensor) -> Tensor:
     return (along <= allowed + _ROUNDING * steepest * size.clamp_min(1.0)).all(1)
 
 
-def _curves(model: Model, y: Tensor, root: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """∇L in the coordinates y (m, k), and the curvatures (m, k) with their directions.
+def _curvatures(model: Model, y: Tensor, root: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """∇L in the coordinates y (m, k), and the Hessian's eigenvalues (m, k) and eigenvectors.
 
-    Curvatures are 0 where the Hessian is not finite.
+    A Hessian that is not finite counts as 0.
     """
     theta = y / root
     hessian = model.hessian(theta) / root / root.unsqueeze(1)

@@ -44,8 +44,8 @@ class Task(NamedTuple):
     versions: str
 
 
-def begin(task: Task) -> SideBySide:
-    """The task, not yet run; InputError if this process runs other versions than its maker."""
+def set_up(task: Task) -> SideBySide:
+    """The task's starts, not yet moved; InputError if another version made the task."""
     if (here := source_versions()) != task.versions:
         raise InputError(
             f"a worker runs {here}, but the comparison was started with {task.versions}"
@@ -56,7 +56,7 @@ def begin(task: Task) -> SideBySide:
 def run_task(task: Task) -> Part:
     """Results at the task's starts: a pure function, on one thread."""
     with threads(1):
-        work = begin(task)
+        work = set_up(task)
         work.run()
         return work.found()
 
@@ -94,7 +94,7 @@ class Chunks:
         return Task(self.settings, self.points[which], seeds, source_versions())
 
     def joined(self, parts: dict[int, Part]) -> Part:
-        """Results at all points, from the results at all chunks' starts."""
+        """Results at all points, from those at all chunks' starts; (−e, w) has −e of (e, w)."""
         times = max((part["time"] for part in parts.values()), key=len)
         found: Part = {"time": times}
         trained = np.concatenate([self.members(chunk) for chunk in parts])

@@ -28,7 +28,7 @@ def check_comparable(model: str) -> None:
 
 
 def exact_model(spec: ModelSpec) -> str:
-    """The model of the manifold that training of a model's transformer keeps to."""
+    """The model in whose coordinates a transformer without noise stays when it is trained."""
     return MAPPED[0] if spec.get("states") is None else spec.name
 
 

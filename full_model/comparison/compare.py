@@ -24,7 +24,7 @@ from flowsim.records.netcdf import flags
 from flowsim.scan.record import wilson_interval
 from flowsim.scan.workers import run_chunks
 from full_model.comparison.choices import Comparison, Progress, predicting_model
-from full_model.comparison.chunks import Chunks, Part, Task, begin, run_task
+from full_model.comparison.chunks import Chunks, Part, Task, run_task, set_up
 from full_model.comparison.outcome import EndReason
 from full_model.comparison.points import check_points
 from full_model.comparison.sampled import compare_sampled
@@ -92,13 +92,8 @@ def add_agreement(
         "unresolved_predictions": int(unknown[1].sum()),
     }
     if intervals:
-        bounds = np.array(
-            [
-                [wilson(int(n), int(total)) for n in row]
-                for row, total in zip(table, totals, strict=True)
-            ]
-        )
-        record["share_low"], record["share_high"] = (axes, bounds[..., 0]), (axes, bounds[..., 1])
+        least, most = np.vectorize(wilson)(table, totals[:, None])
+        record["share_low"], record["share_high"] = (axes, least), (axes, most)
         low, high = wilson(agreeing, decided)
         record.attrs |= {"agreement_low": low, "agreement_high": high}
     return record
@@ -208,7 +203,7 @@ def _completed(
     jobs: int,
     scheduler: str | None,
 ) -> dict[int, Part]:
-    """The parts with the missing ones, each kept in the checkpoint when it is finished."""
+    """Results at all chunks: those in ``parts``, and the missing ones, kept as they come."""
 
     def report(more: int, text: str) -> None:
         done = sum(len(chunks.members(chunk)) for chunk in parts)
@@ -227,7 +222,7 @@ def _completed(
         report(int((~moving).sum()), text)
 
     def run_here(task: Task) -> Part:
-        work = begin(task)
+        work = set_up(task)
         work.run(partial(report_within, work))
         return work.found()
 
@@ -244,6 +239,7 @@ def _completed(
 
 
 def _meaning(settings: Comparison) -> dict[str, str]:
+    """What agreement says where a theorem foretells it, for a record."""
     if settings.stochastic:
         but = ", until Adam magnifies rounding" if settings.trainer.startswith("adam") else ""
         return {"agreement_means": f"a check that map and training agree{but}"}

@@ -59,7 +59,6 @@ def flow_until(
     A step is taken or rejected, which counts too; ``width`` (M,) is the length of each row's next
     one, changed.
     """
-
     root = field.metric.sqrt()
 
     def attempt(rows: Tensor) -> None:
@@ -87,7 +86,7 @@ def flow_until(
     repeat(attempt, time, steps, until, active, most, pause, _PAUSE_EVERY)
 
 
-class _Space:
+class _KrylovSpace:
     """The Krylov space of J and F(z) for M rows, in the basis in which J is diagonal there.
 
     Vectors are pairs: their entries (M, m) in that basis, and what lies outside, (M, K).
@@ -121,7 +120,7 @@ def _step(field: FullField, root: Tensor, z: Tensor, f: Tensor, h: Tensor) -> tu
     def flow(at: Tensor) -> Tensor:
         return -field.slope(at / root) / root
 
-    space, wide = _Space(flow, z, f), h.unsqueeze(1)
+    space, wide = _KrylovSpace(flow, z, f), h.unsqueeze(1)
     half = _phi(wide / 2 * space.values)[0]
     one, two, three, four = _phi(wide * space.values)
     d2, off2 = space.remainder(wide / 2 * half * space.start)

@@ -85,7 +85,7 @@ class FullField:
     def __call__(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """Gradient (M, K) and stiffness (M,) of states (M, K)."""
         if state.device.type == "cpu":
-            return self._sums(state, GRADIENT | STIFFNESS)
+            return self._over_prefixes(state, GRADIENT | STIFFNESS)
         assert isinstance(self.chain, BinaryChain)
         attends, arch = self.arch.attention != "none", self.arch
         model = RankOneModel(self.chain, arch.length, attention=attends, tied=arch.tied)
@@ -95,14 +95,15 @@ class FullField:
     def slope(self, state: Tensor) -> Tensor:
         """The gradient alone."""
         if state.device.type == "cpu":
-            return self._sums(state, GRADIENT)[0]
+            return self._over_prefixes(state, GRADIENT)[0]
         with torch.enable_grad():
             _, found = self.population.value_and_gradient(self.whole(state))
         if self.shapes["positions"][0] == 1:
             found["positions"] = found["positions"].sum(1, keepdim=True)
         return self.state(found)
 
-    def _sums(self, state: Tensor, what: int) -> tuple[Tensor, Tensor]:
+    def _over_prefixes(self, state: Tensor, what: int) -> tuple[Tensor, Tensor]:
+        """Gradient and stiffness by compiled sums over prefixes, as ``what`` asks."""
         arch, source = self.arch, self.source
         _, gradient, stiffness = evaluate(
             state.contiguous().numpy(), source.stationary.numpy(), source.kernel.numpy(),

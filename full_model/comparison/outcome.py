@@ -31,6 +31,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from scipy.linalg import helmert
 from torch import Tensor
 
 from flowsim.chain import BinaryChain
@@ -48,7 +49,6 @@ LEARNED_SAMPLED = 0.1
 NEAR = (0.5, 2.0)
 #: Share of the bowl's own pull that the other weights' gradient may have.
 AT_REST = 0.5
-
 #: Share of the bowl's pull by which the gradient on the way to its bottom may differ from it.
 PARABOLA = 0.5
 
@@ -157,17 +157,16 @@ def _squares(gradient: Weights, metric: Weights) -> tuple[Tensor, Tensor]:
     return torch.stack(rest).sum(0), torch.stack([*size.values()]).sum(0)
 
 
-def _curvature(block: Tensor, k: int, entries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The sign of the Hessian (M, n, n), True if positive, its smallest eigenvalue, and ⟨e, S e⟩.
+def _curvature(hessian: Tensor, k: int, e: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Is the Hessian (M, n, n) positive definite, its smallest eigenvalue, and ⟨e, S e⟩.
 
-    The vector e has the ``entries``.
-
-    S is its Schur complement with the first k rows, those of biases, at their optimum.
+    S is what is left of it for the embeddings e when the first k rows, the biases, are at their
+    optimum (its Schur complement).
     """
-    rise = block[:, :1, :1]
-    schur = block[:, k:, k:] - block[:, k:, :k] @ block[:, :k, k:] / rise
-    lowest, effective = (torch.linalg.eigvalsh(part)[:, 0] for part in (block, schur))
-    along = (entries * (schur @ entries.unsqueeze(-1)).squeeze(-1)).sum(1)
+    rise = hessian[:, :1, :1]
+    schur = hessian[:, k:, k:] - hessian[:, k:, :k] @ hessian[:, :k, k:] / rise
+    lowest, effective = (torch.linalg.eigvalsh(part)[:, 0] for part in (hessian, schur))
+    along = (e * (schur @ e.unsqueeze(-1)).squeeze(-1)).sum(1)
     return (lowest > 0) & (effective > 0), lowest, along
 
 
@@ -175,10 +174,10 @@ def _rises(
     along: Tensor, weights: Weights, gradient: Gradient, middle: Tensor | float = 0.0,
     level: float = 0.0, curvature: float = 1.0,
 ) -> Tensor:  # fmt: skip
-    """Return whether the loss, with the best bias, rises like a parabola to the run.
+    """Return whether the loss, with the best bias, rises like a parabola up to the run.
 
-    Looked at there, at a third and at two thirds of the way: a ReLU that opens in between makes it
-    another function. ``middle`` and ``level`` are the embedding and the bias at the bottom.
+    Its slope is compared at a third, at two thirds and at the end of the way, where a ReLU may have
+    opened. ``middle`` and ``level`` are the embedding and the bias at the bottom.
     """
     e, inside = weights["embedding"] - middle, torch.ones_like(along, dtype=torch.bool)
     for share in (1 / 3, 2 / 3, 1.0):
@@ -242,7 +241,7 @@ def at_unigram_of_states(
     found = gradient(weights)
     rest, total = _squares(found, metric)
     rest = rest + found["embedding"].sum(1).square().sum(1) / chain.states  # of its mean
-    basis, level = mean_free_basis(chain.states), 1 / chain.states
+    basis, level = torch.from_numpy(helmert(chain.states)), 1 / chain.states
     # off the plane: from the Hessian in (b̃, Ẽ) at Ẽ = 0, which must be smooth there
     block, smooth = hessian_block(basis, weights, gradient)
     mean = weights["embedding"].mean(1, keepdim=True)
@@ -260,7 +259,10 @@ def at_unigram_of_states(
 
 
 def hessian_block(basis: Tensor, weights: Weights, gradient: Gradient) -> tuple[Tensor, Tensor]:
-    """The Hessian in (b̃, Ẽ) at Ẽ = 0, (M, n, n), and whether no kink lies within a step of it."""
+    """The Hessian in (b̃, Ẽ) at Ẽ = 0, (M, n, n), and whether no kink lies within a step of it.
+
+    ``basis`` (S − 1, S) is orthonormal, and orthogonal to constants.
+    """
     k, states = basis.shape
     d = weights["embedding"].shape[2]
     mean = weights["embedding"].mean(1, keepdim=True).expand_as(weights["embedding"])
@@ -285,12 +287,3 @@ def hessian_block(basis: Tensor, weights: Weights, gradient: Gradient) -> tuple[
     smooth = (block[0] - block[1]).flatten(1).norm(dim=1) <= _SAME * size
     both = (block[0] + block[1]) / 2
     return (both + both.mT) / 2, smooth
-
-
-def mean_free_basis(states: int) -> Tensor:
-    """An orthonormal basis of what is orthogonal to constants, (S − 1, S)."""
-    rows = torch.zeros(states - 1, states, dtype=torch.float64)
-    for k in range(1, states):
-        rows[k - 1, :k], rows[k - 1, k] = 1.0, -float(k)
-        rows[k - 1] /= math.sqrt(k * (k + 1))
-    return rows

@@ -113,7 +113,7 @@ def stored_points(
     if chain is None and not isinstance(found, BinaryChain):
         raise InputError(f"{str(path)!r} is of {found.states} states; compare the states model")
     if chain is not None and chain != found:
-        raise InputError(f"{str(path)!r} is of the chain {_said(found)}, not of {_said(chain)}")
+        raise InputError(f"{str(path)!r} is of the chain {_text(found)}, not of {_text(chain)}")
     for name, wanted, option in (
         ("length", length, "--length"),
         ("d", d, "--d"),
@@ -146,7 +146,7 @@ def stored_points(
     return check_points(torch.from_numpy(rows.astype(np.float64))), found
 
 
-def _said(chain: GapChain) -> str:
+def _text(chain: GapChain) -> str:
     if isinstance(chain, BinaryChain):
         return f"p = {chain.p:g}, q = {chain.q:g}"
     return f"{chain.states} states and p = {chain.p:g}"

@@ -16,11 +16,7 @@ from flowsim.markov import SymmetricChain
 from full_model.comparison.choices import Comparison, predicting_model
 from full_model.comparison.exponential import FIRST_STEP, flow_until
 from full_model.comparison.fields import FullField
-from full_model.comparison.outcome import (
-    EndReason,
-    at_unigram_of_states,
-    classify,
-)
+from full_model.comparison.outcome import EndReason, at_unigram_of_states, classify
 from full_model.comparison.steps import chatters, step_until
 from full_model.lift.initial import with_noise
 from full_model.lift.lifting import lift_held
@@ -30,8 +26,6 @@ from full_model.model.architecture import Weights
 
 #: Error of a step of the orbits, which are only drawn and need not be exact.
 _RTOL = 1e-8
-
-
 #: Half the width over which ReLU's kink is rounded off for the flow, in a hidden unit's input: an
 #: orbit that slides along a kink is in that layer, where the field is steep but smooth.
 ROUNDING = 1e-4

@@ -94,7 +94,10 @@ class SharedSource(SequenceSource, Generic[D]):
         self, kernels: Tensor, first: Tensor | None, length: int, generator: torch.Generator,
         each: int = 1,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """A sequence of each of M·batch kernels, and its next symbols; ``each`` states are one."""
+        """A sequence for each of M·batch kernels, and its next symbols, (M, batch, N) each.
+
+        ``each`` states, one after the other, are seen as one symbol.
+        """
         paths = sample_kernels(kernels, first, length, generator)
         symbols = (x.div(each, rounding_mode="floor").to(torch.uint8) for x in paths)
         inputs, targets = (x.unflatten(0, (self.members, -1)) for x in symbols)

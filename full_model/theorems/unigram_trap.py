@@ -201,7 +201,7 @@ def _matrix(arch: Architecture, z: Tensor, jacobian: Tensor, chain: BinaryChain)
 
 
 def _mixing(arch: Architecture, weights: Weights, pattern: Tensor | None, lags: Tensor) -> Tensor:
-    """T_n (..., N, d, d); ``pattern`` holds a_ni (..., 1, heads, N, N), None where uniform."""
+    """T_n of attention (..., N, d, d); ``pattern``: a_ni (..., 1, heads, N, N), None if uniform."""
     d, heads = arch.d, arch.heads
     value = weights["0.value"].unflatten(-2, (heads, -1))
     out = weights["0.out"].unflatten(-1, (heads, -1)).movedim(-2, -3)

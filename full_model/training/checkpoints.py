@@ -123,6 +123,7 @@ def refuse_other_settings(path: Path, wanted: dict[str, Any], stored: Any) -> No
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of nested settings by their names, joined by dots."""
     entries: dict[str, Any] = {}
     for name, value in tree.items():
         if isinstance(value, dict):

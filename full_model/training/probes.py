@@ -30,7 +30,7 @@ def leading_shares(arch: Architecture, weights: Weights) -> Tensor:
 
 
 class Pass(NamedTuple):
-    """Measurements of one forward pass over sequences."""
+    """A forward pass of the models over sequences, and what it left."""
 
     arch: Architecture  # of the models
     tokens: Tensor  # (batch, n) or (M, batch, n)

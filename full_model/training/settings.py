@@ -61,7 +61,7 @@ def _settings_of(data: Data) -> dict[str, Any]:
 
 
 def words_of(data: Data) -> str:
-    """The law of kernels: "fixed", "hidden", or the prior's name, parts with weights."""
+    """The law of kernels in words: "fixed", "hidden", or the prior's name (of a mixture, all)."""
     if isinstance(data, HiddenMarkovProcess):
         return "hidden"
     if not isinstance(data, Prior):

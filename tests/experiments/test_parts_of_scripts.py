@@ -123,7 +123,7 @@ def test_descent_is_that_of_the_population_loss(descend):
         weights[n][0].numpy().copy() for n in ("embedding", "positions", "0.up", "0.down", "bias")
     ]
     own[1], own[3] = own[1][0], np.ascontiguousarray(own[3].T)
-    found, size = descend(*own, ends.symmetric_law(4, 0.6), 0.1, 50)
+    found, size = descend(*own, MarkovChain.symmetric(4, 0.6).kernel, 0.1, 50)
     for _ in range(50):
         gradient = loss.value_and_gradient(weights)[1]
         weights = {name: w - 0.1 * gradient[name] for name, w in weights.items()}
@@ -147,11 +147,11 @@ def test_cosines_tell_a_ring_from_pairs():
     """At five states both have rank 2, and their losses differ by 0.03 % of the gap."""
     ring, pairs = ((5, 2),), ((2, 1), (2, 1), (1, 0))
     share = ends.partition_losses(5)[ring]
-    assert {ring, pairs} == set(ends.nearest(5, 2, share))
+    assert {ring, pairs} == set(ends.splits_near(5, 2, share))
     order = [3, 0, 4, 2, 1]
     mixed = ends.cosines_of(ring)[np.ix_(order, order)]
-    assert ends.apart(mixed, ring) < 1e-12
-    assert ends.apart(mixed, pairs) > 0.5
+    assert ends.distance_from_split(mixed, ring) < 1e-12
+    assert ends.distance_from_split(mixed, pairs) > 0.5
 
 
 CHAIN = BinaryChain(0.5, 0.8)
@@ -208,9 +208,9 @@ def test_the_embedding_swings_and_the_layers_grow_apart_as_derived(p, q, rate):
 def test_a_cell_is_trained_once(tmp_path, monkeypatch):
     script, papers = import_module("first_weights"), import_module("papers")
     with papers.parts_in(tmp_path / "parts"):
-        found = script.cell("d = 4", "descent", "p + q > 1", 2, 250)
+        found = script.train_cell("d = 4", "descent", "p + q > 1", 2, 250)
         monkeypatch.setattr(script, "followed", None)
-        again = script.cell("d = 4", "descent", "p + q > 1", 2, 250)
+        again = script.train_cell("d = 4", "descent", "p + q > 1", 2, 250)
     np.testing.assert_array_equal(again, found)
     balanced, gaussian = map(script.STARTS.index, ("balanced", "Gaussian 0.02"))
     assert (found[0, balanced] < 0.05).all() and (found[1, balanced] <= 250).all()
@@ -219,5 +219,5 @@ def test_a_cell_is_trained_once(tmp_path, monkeypatch):
 
 def test_arrival_is_where_a_run_stays():
     lines = np.array([[0.9, 0.01, 0.9], [0.01, 0.01, 0.01], [0.01, 0.01, 0.9]])
-    found = import_module("first_weights").arrived(lines, np.array([0, 10, 20]))
+    found = import_module("first_weights").arrival_steps(lines, np.array([0, 10, 20]))
     np.testing.assert_array_equal(found, [10, 0, np.nan])

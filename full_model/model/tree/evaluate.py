@@ -39,7 +39,7 @@ LOSS, GRADIENT, STIFFNESS = 1, 2, 4
 
 @compiled(no_cpython_wrapper=True)
 def _start_block(places, kernel, first, start, count, workspace):
-    """Y = X_n and the target of every prefix of a block."""
+    """Set Y = X_n and the target of every prefix of a block."""
     target, states = workspace.outputs.target, kernel.shape[0]
     skipped = states - target.shape[0]
     for q in range(first.shape[0] - 1):
@@ -55,7 +55,7 @@ def _start_block(places, kernel, first, start, count, workspace):
 
 @compiled(no_cpython_wrapper=True)
 def _end_block(first, start, count, workspace, sums):
-    """∂L/∂X_n through the residual stream: Σ ωg over the prefixes that end in a place."""
+    """Add ∂L/∂X_n through the residual stream: Σ ωg over the prefixes that end in a place."""
     for q in range(first.shape[0] - 1):
         low, high = columns_of(first, q, start, count)
         if low < high:
@@ -98,7 +98,7 @@ def _through_attention(layer, places, first, states, mixed, by_symbol, inner):
 
 @compiled(no_cpython_wrapper=True)
 def _write(layer, sums, inner, hidden, tied, states, out):
-    """The gradient by all weights, in their order."""
+    """Write the gradient by all weights into ``out``, in the order of ``Architecture.shapes``."""
     (logits, d), context = layer.embedding.shape, layer.positions.shape[0]
     for s in range(sums.places.shape[0]):
         row = s % states - (states - logits)

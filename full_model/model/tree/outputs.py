@@ -59,7 +59,7 @@ def entropies(probability, start, count, out):
 
 @compiled(reassoc=True, inline=True, no_cpython_wrapper=True)
 def chances(count, out):
-    """From logits to chances."""
+    """Compute the chances of the symbols: σ of one logit, else the softmax."""
     logits = out.logit.shape[0]
     if logits == 1:
         for j in range(count):

@@ -87,7 +87,7 @@ def _round_off(hidden, opened, rounding):
 
 @compiled(reassoc=True, no_cpython_wrapper=True, nrt=True)
 def forward(layer, mixed, start, count, workspace):
-    """Logits and all on the way to them; y and target are there already."""
+    """Compute the logits and all on the way to them; y and target are there already."""
     d, out = workspace.y.shape[0], workspace.outputs
     total = mixed[d]
     for j in range(count):
@@ -117,7 +117,7 @@ def forward(layer, mixed, start, count, workspace):
 
 @compiled(reassoc=True, no_cpython_wrapper=True)
 def backward(layer, count, workspace):
-    """From the gains to ``back`` and g."""
+    """Compute ``back`` and g from the gains."""
     for k in range(workspace.open.shape[0]):
         back, opened = workspace.back[k], workspace.open[k]
         for a in range(layer.reads.shape[0]):
@@ -130,10 +130,11 @@ def backward(layer, count, workspace):
 
 @compiled(reassoc=True, no_cpython_wrapper=True, nrt=True)
 def add_gradient(mixed, start, count, workspace, sums):
-    """Add ω∇φ of the block to ``sums`` and leave in ``mixed`` what attention passes back.
+    """Add the block's part of ∇L = Σ ω∇φ to ``sums``, and prepare what goes back to attention.
 
-    The numerators, from ∂L/∂A = ωg, of the mixture
-    get ωg/D and its denominator D gets −⟨ωg, A⟩/D, both still to be multiplied by W_O W_V.
+    A prefix looks at S = (Σ weight·symbol)/D, and A = W_O W_V S. Its column of ``mixed`` held the
+    sum and D, and gets, from ∂L/∂A = ωg, what their derivatives are made of: ωg/D, to be multiplied
+    by (W_O W_V)ᵀ, and −⟨ωg, A⟩/D = ∂L/∂D.
     """
     d, line, out = workspace.y.shape[0], workspace.line, workspace.outputs
     add_moments(

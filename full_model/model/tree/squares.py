@@ -24,7 +24,7 @@ from full_model.model.tree.shares import attend, columns_of
 
 @compiled(no_cpython_wrapper=True, nrt=True)
 def attended(places, first, states, logits):
-    """Not normalised: the attention of each of the last R symbols, and of all of them to |X|²."""
+    """By prefix, not normalised: attention to each of the last R symbols, and the mean of |X|²."""
     shown, found = np.zeros((len(places.symbols), logits + 1)), np.empty((logits + 1, first[-1]))
     for q in range(len(shown)):
         if q % states >= states - logits:
@@ -63,7 +63,7 @@ def _add(x, y, factor, count, line, total):
 def trace(
     layer, out_t, value_t, gram, size, shares, first, states, length, tied, start, count, workspace
 ):
-    """Σ spread·|∂φ/∂θ|² over a block, or more."""
+    """The module's bound of Σ spread·|∂φ/∂θ|² over the prefixes of a block."""
     gains, g, y, vectors = workspace.outputs.gains, workspace.g, workspace.y, workspace.y.shape
     columns = vectors[1]
     inner_g, a, both, z = np.zeros(vectors), np.zeros(vectors), np.zeros(vectors), np.zeros(vectors)
