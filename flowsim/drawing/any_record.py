@@ -43,7 +43,7 @@ def draw(
     paths: Paths | None = None,
     **look: Unpack[Look],
 ) -> Any:
-    """The figure of a record of any kind.
+    """Draw the figure of a record of any kind.
 
     A portrait, a view in space, a scan, a boundary, a Gaussian curve, a comparison or a training
     run, by the record's attribute ``kind``. Text has the sizes of matplotlib's ``rcParams``.

@@ -38,7 +38,7 @@ _SURFACE = {False: "#f2a56f", True: INK["saddle"]}
 
 
 def draw_refined(record: xr.Dataset, ax: Any = None, **look: Unpack[Look]) -> Any:
-    """One record of ``refine_boundary``: evaluated starts, and the boundary.
+    """Draw a record of ``refine_boundary``: the starts that were followed, and the boundary.
 
     In two dimensions the dots are the starts that were followed, dense where cells were halved.
     In three only the boundary is drawn.
@@ -84,7 +84,7 @@ def draw_refined(record: xr.Dataset, ax: Any = None, **look: Unpack[Look]) -> An
 def draw_boundary(
     record: xr.Dataset, ax: Any, names: Sequence[str] | None = None, bright: bool = False
 ) -> list[Line2D]:
-    """The boundary on given axes; three-dimensional ones too.
+    """Draw a record's boundary on given axes, flat or three-dimensional ones.
 
     Args:
         record: holds what ``refine_boundary`` returns.
@@ -125,9 +125,10 @@ def draw_boundary(
 def boundary_pieces(
     record: xr.Dataset, names: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The boundary's points (n, names), its edges or faces, and which are beside a saddle's starts.
+    """Return the boundary's points (n, d), its edges (m, 2) or faces (m, 3), and a mask (m,).
 
-    Edges (m, 2) and faces (m, 3) are numbers of points.
+    Points have the ``names`` as their coordinates; edges and faces are numbers of points. The mask
+    is True of pieces beside starts that end in a saddle.
     """
     points = np.stack([record[f"boundary_{n}"].to_numpy() for n in names], axis=-1)
     if len(names) == 2:

@@ -36,7 +36,7 @@ _NAMED = 3
 
 
 def draw_continuation(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
-    """One record of ``continuation``: branches, shares of ends, and distances if it has them.
+    """Draw a record of ``continuation``: branches, shares of ends, and distances if it has them.
 
     Stable branches are solid, the others dashed; events have markers. On given axes only branches
     are drawn.
@@ -79,11 +79,12 @@ def draw_continuation(record: xr.Dataset, ax: Axes | None = None, **look: Unpack
 
 
 def _words(parameter: str) -> str:
+    """A parameter as a figure writes it: a letter as mathematics, a longer name as words."""
     return symbol(parameter) if len(parameter) == 1 else parameter.replace("_", " ")
 
 
 def _draw_branches(record: xr.Dataset, ax: Axes, parameter: str) -> list[Any]:
-    """Critical points over the parameter, stable and unstable, and markers of events."""
+    """Draw critical points over the parameter and markers of events; return a legend's entries."""
     name = _coordinate_to_draw(record)
     place, value = record[f"branch_{name}"].to_numpy(), record["branch_value"].to_numpy()
     number = record["branch_number"].to_numpy()
@@ -122,7 +123,7 @@ def _draw_branches(record: xr.Dataset, ax: Axes, parameter: str) -> list[Any]:
 
 
 def _coordinate_to_draw(record: xr.Dataset) -> str:
-    """The first coordinate in which branches differ."""
+    """The first coordinate that differs among the points of branches; the first if none does."""
     own = {"number", "period", "value", "unstable"}
     names = [str(name).removeprefix("branch_") for name in record if str(name)[:7] == "branch_"]
     coordinates = [name for name in names if name not in own]
@@ -133,7 +134,7 @@ def _coordinate_to_draw(record: xr.Dataset) -> str:
 
 
 def draw_fold_curves(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
-    """One record of ``fold_curves``: every curve in the plane of the parameters, and cusps."""
+    """Draw a record of ``fold_curves``: curves in the plane of two parameters, and their cusps."""
     canvas = Canvas(ax, 7.0, 4.6, look)
     ax = canvas.figure.subplots() if ax is None else ax
     first, second = (_words(str(record.attrs[name])) for name in ("parameter", "second"))

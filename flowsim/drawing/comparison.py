@@ -42,7 +42,10 @@ _LEARNED = {
 
 
 def draw_comparison(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
-    """A comparison's panels; on axes or below 5 inches the outcomes and where they differ."""
+    """Draw a comparison in six panels; on given axes, or below 5 inches wide, the outcomes alone.
+
+    Rings mark the starts whose outcome is not the predicted one.
+    """
     differ = Line2D([], [], color=DIFFER, marker="o", markersize=9, markerfacecolor="none",
                     linestyle="none", label="prediction and outcome differ")  # fmt: skip
     if ax is not None or (look.get("width") or 12.0) < 5:
@@ -73,7 +76,7 @@ def draw_comparison(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[L
 
 
 def draw_labels(record: xr.Dataset, ax: Axes, variable: str) -> None:
-    """Every start where it lies in the plane, marked by its predicted or found label."""
+    """Draw every start in the plane, marked by its label in ``variable``, predicted or outcome."""
     across, up = axes_of(record)
     x, y = record[across].to_numpy(), record[up].to_numpy()
     names = label_names(record[variable])
@@ -86,7 +89,7 @@ def draw_labels(record: xr.Dataset, ax: Axes, variable: str) -> None:
 
 
 def draw_disagreements(record: xr.Dataset, ax: Axes) -> None:
-    """A ring around every start whose outcome is known and not the predicted one."""
+    """Draw a ring around every start whose outcome is known and not the predicted one."""
     predicted, outcome = label_names(record["predicted"]), label_names(record["outcome"])
     off = predicted != outcome
     if "predicted_by" not in record.attrs:  # else unresolved means: not learned within the steps
@@ -97,7 +100,10 @@ def draw_disagreements(record: xr.Dataset, ax: Axes) -> None:
 
 
 def draw_confusion(record: xr.Dataset, ax: Axes) -> None:
-    """The confusion table: counts, and each outcome's share of a prediction with its interval."""
+    """Draw the confusion table of predictions and outcomes.
+
+    Cells have counts, and each outcome's share of a prediction with its 95 % interval.
+    """
     table, share = record["confusion"].to_numpy(), record["share"].to_numpy()
     labels = [str(name) for name in record["predicted_label"].to_numpy()]
     rows = [i for i in range(len(labels)) if table[i].sum()]
@@ -139,7 +145,7 @@ def draw_confusion(record: xr.Dataset, ax: Axes) -> None:
 
 
 def draw_losses(record: xr.Dataset, ax: Axes) -> None:
-    """Loss curves of training and of the reduced orbits, for some starts of each outcome."""
+    """Draw the losses of training and of the reduced orbits over time, a few of each outcome."""
     x, names = _horizontal(record, ax), label_names(record["outcome"])
     bigram = float(record.attrs.get("entropy_rate", 0.0))
     for name in ("global_minimum", "local_minimum", "unresolved"):
@@ -170,7 +176,7 @@ def draw_losses(record: xr.Dataset, ax: Axes) -> None:
 
 
 def mark_level(ax: Axes, level: float, text: str, above: bool = True) -> None:
-    """A dotted line across the axes, and on its right a label that no curve strikes through."""
+    """Draw a dotted line across the axes, on its right a label that no curve strikes through."""
     ax.axhline(level, color=SOFT, linewidth=0.8, linestyle=":")
     ax.annotate(
         text, (0.99, level), xycoords=ax.get_yaxis_transform(), xytext=(0, 3 if above else -4),
@@ -180,7 +186,10 @@ def mark_level(ax: Axes, level: float, text: str, above: bool = True) -> None:
 
 
 def draw_spread(record: xr.Dataset, ax: Axes, variable: str, title: str) -> None:
-    """Median and central 80 % over the runs still on, by whether they agree in the end."""
+    """Draw the median and the central 80 % of a variable over time, of the runs that still go on.
+
+    Runs that end as predicted and those that end otherwise have lines and bands of their own.
+    """
     ax.set_title(title, fontsize="small")
     if variable not in record:
         ax.set_axis_off()
@@ -211,7 +220,10 @@ def draw_spread(record: xr.Dataset, ax: Axes, variable: str, title: str) -> None
 
 
 def _horizontal(record: xr.Dataset, ax: Axes) -> np.ndarray:
-    """Time, on a scale that is linear first and logarithmic then, or steps."""
+    """Scale and label the horizontal axis, and return its values (n,): times, or steps.
+
+    Time is on a scale that is linear first and logarithmic then.
+    """
     if "time" in record.dims:
         x = record["time"].to_numpy()
         ax.set_xscale("symlog", linthresh=1.0)
@@ -242,6 +254,7 @@ def _marker_size(record: xr.Dataset) -> float:
 
 
 def _title(record: xr.Dataset) -> list[str]:
+    """The lines of a comparison's title: trainer, models and noise, then data and remarks."""
     a = record.attrs
     where = {"attention": "attention's weights", "others": "all weights but attention's"}
     noise = f", noise {a['noise']:g} on " if a["noise"] else ""

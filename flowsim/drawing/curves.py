@@ -40,7 +40,9 @@ _NAMES = {"kernel": "kernel known"}
 
 
 def draw_gaussian(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
-    """One record of ``gaussian``: both axes logarithmic, so that small σ is visible.
+    """Draw a record of ``gaussian``: the probability of reaching the global minima over σ.
+
+    σ has a logarithmic axis; so has a probability that tends to 0 for small σ and not for large.
 
     If nearly all small starts reach the global minima, the probability not to is drawn. For a
     model whose ends were found the share of every end is drawn, on an even axis.
@@ -83,7 +85,7 @@ def draw_gaussian(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
 def draw_shares(
     record: xr.Dataset, ax: Axes, over: str, share: str = "share", text: str = "", **style: Any
 ) -> None:
-    """A line for each end's share ``over`` a coordinate, with the band of its interval if known.
+    """Draw each end's share ``over`` a coordinate as a line, with its interval as a band if known.
 
     ``share`` is a variable over that coordinate and ``basin``; ``text`` follows each end's words.
     """
@@ -107,20 +109,25 @@ def draw_shares(
 
 
 def draw_probability(record: xr.Dataset, ax: Axes) -> None:
-    """The integral as a curve, the scan as points with intervals, the limits in σ dotted."""
+    """Draw the probability of an end over σ: the integral as a curve, the samples as points.
+
+    Points have 95 % intervals; the integral's limits for small and for large σ are dotted lines.
+    """
     sigma, a = record["sigma"].to_numpy(), record.attrs
     known = "integral" in record
     small, large = (a["limit_small_sigma"], a["limit_large_sigma"]) if known else (0.5, 0.5)
     flip = bool(small == 1 and large < 1)  # the probability of the rarer end
     other = record["integral"].attrs.get("of") if known else None
 
-    def of(key: str) -> np.ndarray:
+    def probability(key: str) -> np.ndarray:
+        """The record's variable, or 1 minus it where the rarer end is drawn."""
         values = record[key].to_numpy()
         return 1 - values if flip else values
 
     def with_interval(key: str, **style: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Draw a share with its interval; the share, and the upper end."""
-        share, (low, high) = of(key), np.sort([of(f"{key}_low"), of(f"{key}_high")], axis=0)
+        """Draw a share over σ with its interval; return the share and the upper ends, (σ,)."""
+        share, ends = probability(key), [probability(f"{key}_{end}") for end in ("low", "high")]
+        low, high = np.sort(ends, axis=0)
         # the interval of a share of 0 or 1 is cut there only within rounding
         reach = np.maximum(np.stack([share - low, high - share]), 0)
         ax.errorbar(sigma, share, reach, capsize=2, zorder=3, linewidth=1.0, markersize=3.5,
@@ -130,7 +137,7 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
     if known:
         whose = f" of the {other}" if other else ""
         ax.plot(
-            sigma, of("integral"), color=INK["global_minimum"], linewidth=1.8,
+            sigma, probability("integral"), color=INK["global_minimum"], linewidth=1.8,
             linestyle="dashed" if other else "solid",
             label=f"integral over the analytic basin{whose}",
         )  # fmt: skip
@@ -168,7 +175,7 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
 
 
 def draw_training(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
-    """Loss curves of every trained model, and the losses of the baselines as dotted lines.
+    """Draw loss curves of every trained model, and the losses of the baselines as dotted lines.
 
     Every baseline has its name and value at the right; equal ones share a line and are named
     together. Models of one chain share a colour and a line style.
@@ -229,7 +236,10 @@ def draw_training(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
 
 
 def name_lines(ax: Axes, known: list[tuple[str, float]], short: bool = False) -> None:
-    """A dotted line for every loss, its names at the right, with values unless ``short``."""
+    """Draw a dotted line for every (name, loss) of ``known``, with its name on the right.
+
+    Equal losses share a line. Their values follow the names unless ``short``.
+    """
     rows: list[tuple[float, list[str]]] = []
     for name, loss in sorted(known, key=lambda line: line[1]):
         name = _NAMES.get(name, name)
@@ -255,7 +265,7 @@ def name_lines(ax: Axes, known: list[tuple[str, float]], short: bool = False) ->
 
 
 def _apart(places: list[float], gap: float) -> list[float]:
-    """Increasing places moved as little as needed to lie so far apart: pools of neighbours."""
+    """Move increasing places as little as needed to lie ``gap`` apart, by pooling neighbours."""
     pools: list[list[float]] = []  # sums of what the first of a pool wants, and counts
     for place in places:
         pools.append([place, 1.0])

@@ -60,10 +60,11 @@ LAYERS: dict[str, dict[str, Any]] = {
 
 
 def look_of(curve: Curve) -> dict[str, Any]:
-    """The look of a curve as matplotlib takes it; one of another model is dashed, and on top."""
+    """Matplotlib's style arguments of a curve; one of another model is dashed, and on top."""
     look = {"linewidth": 1.6, "marker": "o", "markersize": 8, **LOOKS.get(curve.kind, LOOKS[""])}
     return look | {"linestyle": (0, (4, 3)), "zorder": 5} if curve.of else look
 
 
 def name_of_curve(curve: Curve) -> str:
+    """The name of a curve in a legend: its kind, and the model that has it if that is another."""
     return f"{curve.kind} of the {curve.of}" if curve.of else curve.kind

@@ -24,7 +24,7 @@ from flowsim.records.attributes import axes_of
 
 
 def draw_noise(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
-    """One record of ``end_probabilities``.
+    """Draw a record of ``end_probabilities``.
 
     At one temperature over a plane: the chance of each cell to end elsewhere than without noise.
     Else: the share of each end over the temperature, of all starts together, with its interval.
@@ -36,7 +36,7 @@ def draw_noise(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look])
 
 
 def _draw_plane(record: xr.Dataset, canvas: Canvas) -> Any:
-    """The chance of every cell to end elsewhere than without noise, at one temperature."""
+    """Draw the chance of every cell to end elsewhere than without noise, at one temperature."""
     ax, (across, up) = canvas.axes(), axes_of(record)
     label = record["label"].transpose(up, across).to_numpy()
     share = record["share"].isel(temperature=0).transpose(up, across, "basin").to_numpy()
@@ -59,7 +59,7 @@ def _draw_plane(record: xr.Dataset, canvas: Canvas) -> Any:
 
 
 def _draw_curves(record: xr.Dataset, canvas: Canvas) -> Any:
-    """The share of every end over the temperature."""
+    """Draw the share of every end over the temperature."""
     ax = canvas.axes()
     draw_shares(record, ax, "temperature", "total_share")
     warmth = record["temperature"]

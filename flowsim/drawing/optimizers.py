@@ -19,7 +19,7 @@ _NAMES = OPTIMIZERS | {"flow": "gradient flow", "sign": "sign descent"}
 
 
 def draw_optimizers(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
-    """Basins of the flow and of each optimizer, and how many optimizers end elsewhere."""
+    """Draw the basins of the flow and of each optimizer, and how many optimizers end elsewhere."""
     if ax is not None:
         raise InputError("the optimizers are drawn in seven panels: omit ax")
     canvas = Canvas(None, 10.0, 5.6, look)

@@ -19,7 +19,10 @@ Paths = Any
 
 
 def with_paths(record: xr.Dataset, paths: Paths) -> xr.Dataset:
-    """The record of a plane with paths over it, as ``draw`` takes them."""
+    """Add paths, as ``draw`` takes them, to the record of a plane.
+
+    New are ``path_name`` of every path, and along each axis its places (path_step, path).
+    """
     across, up = axes_of(record)
     files = [paths] if isinstance(paths, (str, Path)) else paths
     if isinstance(files, (list, tuple)) and all(isinstance(f, (str, Path)) for f in files):
@@ -38,7 +41,10 @@ def with_paths(record: xr.Dataset, paths: Paths) -> xr.Dataset:
 
 
 def path_columns(source: Any, across: str, up: str) -> tuple[np.ndarray, np.ndarray]:
-    """The places of one source along both axes, each of shape (times, runs)."""
+    """Return the places of one path, or of its runs, along both axes, each (times, runs).
+
+    ``source`` is a file, a Dataset, columns by name, or an array.
+    """
     if isinstance(source, (str, Path)):
         source = _read(Path(source), (across, up))
     what = f"a path over ({across}, {up})"
@@ -73,7 +79,7 @@ def path_columns(source: Any, across: str, up: str) -> tuple[np.ndarray, np.ndar
 
 
 def side_by_side(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """Columns as an array (longest, n), NaN after their ends."""
+    """Join columns of any lengths in an array (longest, n), NaN after their ends."""
     found = np.full((max(map(len, columns)), len(columns)), np.nan)
     for i, column in enumerate(columns):
         found[: len(column), i] = column
@@ -81,6 +87,10 @@ def side_by_side(columns: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _read(path: Path, numeric: tuple[str, str]) -> Any:
+    """Read a file of paths: a Dataset from .nc, else a table's columns by name.
+
+    Of a .csv the ``numeric`` columns are numbers, the others texts.
+    """
     if path.suffix == ".nc":
         return read_record(path)
     if path.suffix in (".jsonl", ".parquet"):  # as Weights & Biases keeps histories

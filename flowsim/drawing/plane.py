@@ -72,7 +72,7 @@ _FLOW: dict[str, Any] = {
 def draw_portrait(
     record: xr.Dataset, ax: Axes | None = None, energy: bool = False, **look: Unpack[Look]
 ) -> Any:
-    """A portrait: basins, flow, curves, and where a simpler model predicts another end.
+    """Draw a portrait: basins, flow, curves, and where a simpler model predicts another end.
 
     Args:
         record: from ``portrait`` or read back from its file; or a scan with an optimizer
@@ -98,7 +98,7 @@ def draw_portrait(
 def draw_models_side_by_side(
     records: Sequence[xr.Dataset], energy: bool = False, **look: Unpack[Look]
 ) -> Any:
-    """Portraits beside each other with one legend: other models of one chain, or other chains.
+    """Draw portraits beside each other with one legend: other models of one chain, or other chains.
 
     Args:
         records: from ``portrait``, of one window.
@@ -142,7 +142,7 @@ def draw_models_side_by_side(
 
 
 def draw_layers(record: xr.Dataset, ax: Axes, energy: bool = False) -> list[Any]:
-    """All of a portrait but title and legend, on given axes; the entries of a legend."""
+    """Draw all of a portrait but title and legend on given axes; return the entries of a legend."""
     if energy:
         if "energy" not in record:
             raise InputError("energy contours need a portrait of the canonical model")
@@ -168,7 +168,7 @@ def draw_layers(record: xr.Dataset, ax: Axes, energy: bool = False) -> list[Any]
 
 
 def _joined(handles: list[Any], parts: list[Any], text: str) -> list[Any]:
-    """The entries of a legend with several in one, in the place of the first drawn."""
+    """Join the entries ``parts`` of a legend in one with this text, in the place of the first."""
     if len(parts) < 2:
         return handles
     one = CombinedHandle(tuple(parts)).set_label(text)
@@ -180,7 +180,11 @@ def draw_basins(
     record: xr.Dataset, ax: Axes, plane: tuple[str, str] | None = None,
     hidden: np.ndarray | None = None,
 ) -> list[Any]:  # fmt: skip
-    """Colour each cell by its end and hatch some ends, not in hidden cells; a legend's entries."""
+    """Colour each cell by its end and hatch some ends; return the entries of a legend.
+
+    ``plane`` names the horizontal and the vertical axis, by default the record's. Cells of the mask
+    ``hidden`` (up, across) are not hatched, and have no entry.
+    """
     across, up = plane or axes_of(record)
     label = became_of(record).transpose(up, across, ...)
     found, names = label.to_numpy(), meanings(label)
@@ -224,7 +228,7 @@ def _hatch(
     record: xr.Dataset, ax: Axes, on: np.ndarray, hatch: str, colour: str, across: str,
     up: str,
 ) -> None:  # fmt: skip
-    """Hatch the cells that are ``on``, an array over (up, across)."""
+    """Hatch the cells of the mask ``on`` (up, across)."""
     x, y = record[across].to_numpy(), record[up].to_numpy()
     if max(on.shape) <= _WHOLE_CELLS:
         x, y = (np.repeat(edges(values), 2)[1:-1] for values in (x, y))
@@ -234,7 +238,7 @@ def _hatch(
 
 
 def _layers(record: xr.Dataset) -> Iterator[xr.DataArray]:
-    """The variables over the plane that say by ``drawn_as`` how they are drawn."""
+    """Yield the variables over the plane whose attribute ``drawn_as`` says how they are drawn."""
     across, up = axes_of(record)
     for variable in record.values():
         if variable.attrs.get("drawn_as") in LAYERS and {*variable.dims} == {across, up}:
@@ -242,7 +246,7 @@ def _layers(record: xr.Dataset) -> Iterator[xr.DataArray]:
 
 
 def _draw_layer(record: xr.Dataset, ax: Axes, layer: xr.DataArray) -> list[Any]:
-    """Hatch the cells where a layer is positive, outline them, or draw contours; its entry."""
+    """Hatch or outline cells where a layer is positive, or draw contours; a legend's entries."""
     across, up = axes_of(record)
     look, text = dict(LAYERS[layer.attrs["drawn_as"]]), layer.attrs.get("long_name", layer.name)
     text = layer.attrs.get("legend", text)
@@ -276,7 +280,7 @@ def _draw_layer(record: xr.Dataset, ax: Axes, layer: xr.DataArray) -> list[Any]:
 
 
 def draw_flow(record: xr.Dataset, ax: Axes) -> list[Any]:
-    """Unit arrows of the flow, and the orbits from the points where they start."""
+    """Draw arrows of the flow, orbits, paths of training and a cloud; return a legend's entries."""
     x, y = axes_of(record)
     if f"arrow_{x}" not in record:
         return []
@@ -313,7 +317,10 @@ def draw_flow(record: xr.Dataset, ax: Axes) -> list[Any]:
 
 
 def _draw_cloud(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Any]:
-    """The explorer's random starts around a place, marked by their ends, with shares."""
+    """Draw the explorer's random starts around a place, marked by their ends.
+
+    Returns a legend's entries, with the share of each end.
+    """
     if "cloud_label" not in record:
         return []
     label, names = record["cloud_label"].to_numpy(), meanings(record["cloud_label"])
@@ -329,7 +336,7 @@ def _draw_cloud(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Any]:
 
 
 def _draw_heads(ax: Axes, x: np.ndarray, y: np.ndarray, colour: str) -> None:
-    """An arrowhead halfway along each path (time, n) inside the axes, pointing the way it goes."""
+    """Draw an arrowhead halfway along each path (time, n) in the axes, pointing the way it goes."""
     (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
     places, ways = [], []
     for path in np.stack([x, y], axis=-1).swapaxes(0, 1):
@@ -351,7 +358,10 @@ def _draw_heads(ax: Axes, x: np.ndarray, y: np.ndarray, colour: str) -> None:
 
 
 def _draw_paths(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Any]:
-    """Paths of training: those that were laid over it, and those of records of the explorer."""
+    """Draw paths of training; return a legend's entries.
+
+    These are the paths laid over the portrait, and those in records of the explorer.
+    """
     paths: dict[str, list[np.ndarray]] = {}
     if f"trained_{x}" in record:
         paths["full training, projected"] = [record[f"trained_{n}"].to_numpy() for n in (x, y)]
@@ -385,6 +395,7 @@ def _title(record: xr.Dataset) -> list[str]:
     named, others = most_frequent(counts)
 
     def shares() -> str:
+        """The shares of the ends as text, such as "46.0 % reaches the global minima, …"."""
         said = [f"{percent(counts[name], total)} {verbs.get(name, '')}" for name in named]
         if others:
             rest = percent(sum(counts[name] for name in others), total)
@@ -413,7 +424,7 @@ def _end_phrases(record: xr.Dataset) -> dict[str, str]:
 
 
 def _shares_after_steps(record: xr.Dataset) -> list[str]:
-    """The share of each end among an optimizer's runs, beside that by the flow."""
+    """A line for each end: its share of an optimizer's runs, and of the flow if that is known."""
     found = label_names(record["label"])
     flow = label_names(record["flow_label"]) if "flow_label" in record else None
     counts = {n: int((found == n).sum()) for n in meanings(record["label"])[1:]}
@@ -428,11 +439,12 @@ def _shares_after_steps(record: xr.Dataset) -> list[str]:
 
 
 def _to_more_ends(ends: Sequence[str]) -> str:
+    """The words "goes to 3 more ends", by how many there are."""
     return f"goes to {len(ends)} more end{'s' * (len(ends) > 1)}"
 
 
 def draw_curves(record: xr.Dataset, ax: Axes) -> list[Any]:
-    """The boundary between the labels and all curves of the record; a legend's entries by kind."""
+    """Draw the boundary between the labels and all curves; return a legend's entries by kind."""
     across, up = axes_of(record)
     curves = curves_of(record, across, up)
     found: list[Any] = []

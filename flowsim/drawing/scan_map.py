@@ -43,7 +43,7 @@ _UNKNOWN = 0.05
 def draw_scan(
     record: xr.Dataset, ax: Axes | None = None, show: str = "label", **look: Unpack[Look]
 ) -> Any:
-    """A scan: basins over a grid, starts as points, or shares over p, q and σ.
+    """Draw a scan: basins over a grid, starts as points, or shares over p, q and σ.
 
     A grid over two coordinates is drawn as filled cells, one over three as up to six slices; starts
     from a file or a cloud as points in the record's plane, or at their first two coordinates where
@@ -99,7 +99,7 @@ def draw_scan(
 
 
 def check_grid(record: xr.Dataset) -> list[str]:
-    """The dimensions of a grid that can be drawn; InputError for another one."""
+    """Return the dimensions of a grid that can be drawn; InputError for another one."""
     dims = [str(name) for name in record["label"].dims]
     if len(dims) not in (2, 3):
         raise InputError(f"a figure shows a grid over two or three coordinates, not {len(dims)}")
@@ -109,7 +109,7 @@ def check_grid(record: xr.Dataset) -> list[str]:
 
 
 def _draw_map(record: xr.Dataset, canvas: Canvas, up: str, across: str) -> Any:
-    """The share of starts that reach the first end, over two varied arguments."""
+    """Draw the share of starts that reach the first end as a map over two varied arguments."""
     ax = canvas.axes()
     if {across, up} == {"p", "q"}:  # p across, as in the papers
         across, up = "p", "q"
@@ -138,7 +138,7 @@ def _draw_map(record: xr.Dataset, canvas: Canvas, up: str, across: str) -> Any:
 
 
 def _draw_curve(record: xr.Dataset, canvas: Canvas, varied: str) -> Any:
-    """The share of every end over one varied argument."""
+    """Draw the share of every end over one varied argument."""
     ax = canvas.axes()
     draw_shares(record, ax, varied)
     ax.set_xlabel(name_of(record, varied))
@@ -147,7 +147,7 @@ def _draw_curve(record: xr.Dataset, canvas: Canvas, varied: str) -> Any:
 
 
 def _draw_points(record: xr.Dataset, canvas: Canvas, show: str) -> Any:
-    """Starts of a file or a cloud where they lie, by their ends or hitting times."""
+    """Draw starts of a file or a cloud where they lie, marked by their ends or hitting times."""
     ax = canvas.axes()
     names = [str(name).removeprefix("start_") for name in record if str(name).startswith("start_")]
     plane = axes_of(record)
@@ -188,6 +188,7 @@ def _time_norm(record: xr.Dataset) -> LogNorm:
 
 
 def _time_text(record: xr.Dataset) -> str:
+    """The label of the bar of colours of hitting times."""
     left = record["hitting_time"].attrs.get("fraction")
     return "gradient-flow time until the excess loss has fallen " + (
         f"to {left:g} of its start" if left is not None else "away"
@@ -197,6 +198,7 @@ def _time_text(record: xr.Dataset) -> str:
 def _draw_slices(
     record: xr.Dataset, ax: Axes | None, dims: list[str], norm: LogNorm | None, look: Look
 ) -> Any:
+    """Draw up to six slices of a grid over three coordinates, a panel each; return the figure."""
     if ax is not None:
         raise InputError("a grid over three coordinates has several slices; omit ax, or select one")
     across, up = _directions(record, dims)
@@ -235,7 +237,7 @@ def _directions(record: xr.Dataset, dims: list[str]) -> tuple[str, str]:
 def _draw_cells(
     record: xr.Dataset, ax: Axes, across: str, up: str, norm: LogNorm | None
 ) -> list[Any]:
-    """Basins, and over the cells that learn their hitting times if ``norm`` is given; a legend."""
+    """Draw basins, and with ``norm`` hitting times where there are any; a legend's entries."""
     if norm is None:
         return draw_basins(record, ax, (across, up))
     times = record["hitting_time"].transpose(up, across).to_numpy()
@@ -252,6 +254,7 @@ def _has_time(times: np.ndarray) -> np.ndarray:
 
 
 def _title(record: xr.Dataset) -> list[str]:
+    """The lines of a scan's title: the share that reaches the first end, the model, remarks."""
     a = record.attrs
     counts = {str(name): int(a[f"points_{name}"]) for name in record["basin"].to_numpy()}
     best, total = [*counts, ""][1], sum(counts.values())  # the first code is what is unresolved

@@ -41,7 +41,7 @@ _ZOOM = 0.5
 
 
 def draw_phase_space(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
-    """The orbits from afar with the global minima or the ends; a zoom at the origin where known.
+    """Draw orbits in space with known curves or the ends, and a zoom at the origin if it is known.
 
     Args:
         record: from ``phase_space`` or read back from its file.
@@ -70,7 +70,10 @@ def draw_phase_space(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[
 
 
 def draw_space(record: xr.Dataset, ax: Any, family: str = "orbit") -> list[Artist]:
-    """One panel on three-dimensional axes; the entries of a legend."""
+    """Draw one panel on three-dimensional axes; return the entries of a legend.
+
+    ``family`` is "orbit", the orbits from afar, or "near", those from around the origin.
+    """
     if not hasattr(ax, "set_zlim"):
         raise InputError('a phase space needs axes made with projection="3d"')
     box = _box(record, family)
@@ -100,6 +103,7 @@ def _box(record: xr.Dataset, family: str) -> dict[str, tuple[float, float]]:
 
 
 def _inside(values: np.ndarray, interval: tuple[float, float]) -> np.ndarray:
+    """Mask of the values that lie in a closed interval."""
     return (values >= interval[0]) & (values <= interval[1])
 
 
@@ -111,7 +115,10 @@ def _clipped(columns: list[np.ndarray], box: dict[str, tuple[float, float]]) -> 
 
 
 def _draw_curves(record: xr.Dataset, ax: Any, box: dict[str, tuple[float, float]]) -> list[Artist]:
-    """The known curves of all planes of constant second axis: pieces of y = 0 as a surface."""
+    """Draw curves known in planes of constant second axis; return the entries of a legend.
+
+    Pieces of such curves along y = 0 together are drawn as a surface.
+    """
     first, second, up = box
     if "curve_kind" not in record:
         return []
@@ -163,7 +170,10 @@ def _draw_curves(record: xr.Dataset, ax: Any, box: dict[str, tuple[float, float]
 def _draw_orbits(
     record: xr.Dataset, ax: Any, family: str, box: dict[str, tuple[float, float]]
 ) -> list[Artist]:
-    """Each orbit from its start (dot) with an arrow along it, coloured by where it ends."""
+    """Draw each orbit from its start (dot) with an arrow along it, coloured by where it ends.
+
+    Returns the entries of a legend. The axes' intervals are ``box``, by coordinate.
+    """
     names = meanings(record[f"{family}_label"])
     found, words = "ends" in record.attrs, basin_names(record)
     columns = [record[f"{family}_{name}"].to_numpy() for name in box]
@@ -196,7 +206,10 @@ def _draw_orbits(
 
 
 def _draw_arrow(ax: Any, path: np.ndarray, size: np.ndarray, colour: str) -> None:
-    """A small head halfway along an orbit, pointing the way it goes."""
+    """Draw a small head halfway along an orbit (3, times), pointing the way it goes.
+
+    ``size`` (3,) are the sides of the drawn box.
+    """
     path = path[:, np.isfinite(path).all(axis=0)]
     length = np.linalg.norm(np.diff(path / size[:, None], axis=1), axis=0).cumsum()
     if not len(length) or length[-1] < 0.08:
@@ -209,6 +222,7 @@ def _draw_arrow(ax: Any, path: np.ndarray, size: np.ndarray, colour: str) -> Non
 
 
 def _title(record: xr.Dataset) -> list[str]:
+    """The lines of the title of a view in space: its coordinates, the model, remarks."""
     x, y = axes_of(record)
     (z,) = set(_box(record, "orbit")) - {x, y}
     title = f"Gradient flow in ({', '.join(map(symbol, (x, y, z)))})"

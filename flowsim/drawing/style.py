@@ -61,13 +61,15 @@ _STEPS = {
 
 
 class Styles(dict[str, Any]):
-    """Style of labels; numbered ends take theirs from kind and number."""
+    """One part of the style of every label; numbered ends take theirs from kind and number."""
 
     def __init__(self, part: int) -> None:
+        """``part`` is 0 for fills, 1 for inks, 2 for markers, 3 for hatches."""
         super().__init__({name: look[part] for name, look in _ENDS.items()})
         self.part = part
 
     def __missing__(self, key: str) -> Any:
+        """The style of a label without an entry: of an optimizer's runs, or of a numbered end."""
         if key in _STEPS:
             return _STEPS[key][self.part]
         kind, _, number = key.rpartition("_")
@@ -146,7 +148,7 @@ def name_of(record: xr.Dataset, coordinate: str, variable: str = "") -> str:
 
 
 def basin_names(record: xr.Dataset) -> dict[str, str]:
-    """Names of a record's labels in a legend."""
+    """The words of a record's labels in a legend, by the name of the label."""
     own = end_names(record.attrs)
     if "label" in record:
         own |= json.loads(became_of(record).attrs.get("words", "{}"))
@@ -157,7 +159,11 @@ def basin_names(record: xr.Dataset) -> dict[str, str]:
 
 
 def cell_styles(label: np.ndarray, names: Sequence[str]) -> dict[str, tuple[str, str, str]]:
-    """Fill, hatch and the hatch's colour of each end; basins that touch get different ones."""
+    """Fill, hatch and the hatch's colour of each end, by its name.
+
+    Basins that touch in ``label``, the code (a number of ``names``) of every cell, (n, m), get
+    different ones.
+    """
     look = {n: (FILL[n], HATCH[n], INK[n] if n in _STEPS else "#ffffff" if HATCH[n] else LINE)
             for n in names}  # fmt: skip
     for kind, styles in (("minimum", _MINIMA), ("infinity", _INFINITIES)):
@@ -187,7 +193,7 @@ def cell_styles(label: np.ndarray, names: Sequence[str]) -> dict[str, tuple[str,
 
 
 def way_to(caption: str) -> str:
-    """Description of an end: "to minimum 1 (loss 0)", "to infinity: …"."""
+    """The words for an end in a sentence: "to minimum 1 (loss 0)", "to infinity: …"."""
     return caption if caption.startswith("to ") else f"to {caption}"
 
 
@@ -236,18 +242,19 @@ def optimizer_caption(record: xr.Dataset) -> str:
 
 
 def sentence(text: str) -> str:
+    """The text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 
 def percent(count: Any, total: int | None = None) -> str:
-    """A share in percent: of the cells that are on, or a count of a total."""
+    """A share as text in percent: of a mask that is on, or of a count in a total."""
     if total is None:
         count, total = int(np.sum(count)), int(np.size(count))
     return in_percent(count / max(total, 1))
 
 
 def in_percent(share: float) -> str:
-    """A share; "0 %" and "100 %" are exact, else they are "<0.1 %" and ">99.9 %"."""
+    """A share as text; "0 %" and "100 %" are exact, else they are "<0.1 %" and ">99.9 %"."""
     if share in (0.0, 1.0):
         return f"{100 * share:.0f} %"
     value = 100 * share
@@ -295,6 +302,7 @@ def is_dark(figure: Figure) -> bool:
 
 
 def figure_of(ax: Axes) -> Figure:
+    """The figure to which the axes belong."""
     figure = ax.get_figure(root=True)
     assert figure is not None
     return figure
@@ -306,6 +314,7 @@ class CombinedHandle(tuple[Any, ...]):
     label = ""
 
     def set_label(self, label: str) -> CombinedHandle:
+        """Set the label of the entry, and return it."""
         self.label = label
         return self
 
@@ -320,6 +329,7 @@ class _Beside(HandlerTuple):
         super().__init__(ndivide=None)
 
     def legend_artist(self, legend: Any, handle: Any, fontsize: Any, handlebox: Any) -> Any:
+        """Widen the entry's box by the number of its parts, and draw them."""
         handlebox.width = max(handlebox.width, 1.6 * fontsize * len(handle))
         return super().legend_artist(legend, handle, fontsize, handlebox)
 
@@ -343,15 +353,18 @@ class Picture(Figure):
     """
 
     def add_subplot(self, *args: Any, **options: Any) -> Any:
+        """Add axes as matplotlib does; flat ones are light on a dark figure."""
         flat = options.get("projection") != "3d"  # whose panel has the axes' numbers inside
         light = {"facecolor": "#ffffff"} if flat and is_dark(self) else {}
         return super().add_subplot(*args, **light, **options)
 
     def savefig(self, fname: Any, **options: Any) -> None:
+        """Write the figure; PDF files embed its fonts, SVG files keep text as text."""
         with rc_context({"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "none"}):
             super().savefig(fname, **options)
 
     def _repr_png_(self) -> bytes:
+        """The bytes of a PNG, which a notebook shows."""
         buffer = BytesIO()
         self.savefig(buffer, format="png")
         return buffer.getvalue()
@@ -361,6 +374,7 @@ class Canvas:
     """A figure in the making: on given axes, or a new one that grows with its title and legend."""
 
     def __init__(self, ax: Axes | None, width: float, height: float, look: Look) -> None:
+        """Take given axes, or make a figure of this size in inches, scaled to ``look``'s width."""
         self.given, self.look, self.ax = ax is not None, look, ax
         for name in look.keys() - Look.__annotations__.keys():
             raise InputError(f"a figure takes {', '.join(Look.__annotations__)}, and no {name}")
@@ -384,12 +398,16 @@ class Canvas:
         return not self.given and self.width < 5
 
     def axes(self, **options: Any) -> Any:
+        """The axes to draw on; if there are none, new ones with these options of matplotlib."""
         if self.ax is None:
             self.ax = self.figure.add_subplot(**options)
         return self.ax
 
     def complete(self, lines: Iterable[str], handles: Sequence[Any], columns: int = 2) -> Any:
-        """Place title and legend; the new figure, or on given axes the handles."""
+        """Place title and legend; return the new figure, or on given axes the handles.
+
+        The first two lines are the title, further ones remarks above the legend.
+        """
         height, kept, lines = 0.0, list(handles), list(lines)
         lines, remarks = [line for line in lines[:2] if line], lines[2:]
         if self.look.get("title", True) and lines:
@@ -420,7 +438,7 @@ class Canvas:
         return self.figure
 
     def _add_legend(self, handles: Sequence[Any], columns: int, remarks: Sequence[str]) -> float:
-        """A legend below the axes, ``remarks`` above its entries; its height in points."""
+        """Add a legend below the axes, ``remarks`` above its entries; its height in points."""
         size = from_style_sheet("legend.fontsize", "small")
         letter = _LETTER * in_points(size) / 72
         texts = [str(handle.get_label()) for handle in handles]
@@ -457,12 +475,12 @@ def in_points(size: str | float) -> float:
 
 
 def from_style_sheet(key: Any, usual: Any) -> Any:
-    """A value from a style sheet or ``rcParams``; the default if neither sets it."""
+    """A value of ``rcParams`` that a style sheet has set; ``usual`` if none has."""
     return usual if rcParams[key] == rcParamsDefault[key] else rcParams[key]
 
 
 def wrapped(text: str, width: float, size: str | float) -> str:
-    """Lines broken where they are wider than so many inches; equations and shares stay whole."""
+    """Break lines that are wider than so many inches; equations and shares stay whole."""
     count = max(int(72 * width / (_LETTER * in_points(size))), 12)
     whole = r"\$[^$]*\$( [=<>] \S+)*|\S+( [=<>] \S+)+|\d %"
     held = re.sub(whole, lambda formula: formula[0].replace(" ", "\0"), text)

@@ -84,12 +84,12 @@ def portrait(
     certify: bool = False,
     curves: Sequence[str] = (),
 ) -> xr.Dataset:
-    """Basins on a grid of cells, with the curves, arrows and orbits of a phase portrait.
+    """Find basins on a grid of cells, with the curves, arrows and orbits of a phase portrait.
 
     Labels come from the integrated flow of every cell's centre, in all the model's coordinates.
     A closed form of the basins only counts agreement: ``oracle_agree`` of
     ``oracle_cells`` cells agree, leaving aside the ``oracle_cut`` cells that a boundary crosses
-    and the cells centred on e = 0. Where they have none, their boundary is found numerically.
+    and the cells centred on e = 0. Where there is none, the boundary is found numerically.
 
     Args:
         model: any reduced model. Starts of the rank-one model are lifted from the plane.
@@ -174,9 +174,11 @@ def portrait(
     ends = Ends(model)
 
     def by_flow(theta: Tensor, options: SolverOptions) -> np.ndarray:
+        """The codes (n,) of the ends to which the flow brings θ (n, k)."""
         return ends.identify(limits_by(model, theta, options)).numpy()
 
     def label(y: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """The codes (n,) of the ends of starts y (n,) and x (n,), to place the boundary."""
         theta = theta_at(plane, torch.from_numpy(x), torch.from_numpy(y), fixed)
         quiet = replace(options, progress=None) if optimizer is None else SolverOptions()
         rough = _ROUGH if solver_of(model).batched else None
@@ -250,7 +252,7 @@ def portrait(
 
 
 def _with_periods(attributes: dict[str, object], record: xr.Dataset) -> dict[str, object]:
-    """The attributes of ends, with the periods of orbits of a flow that come back."""
+    """Add the periods of closed orbits to the words for them in attributes of ends."""
     names = json.loads(str(attributes.get("end_names", "{}")))
     if "periodic" not in names or record.get("period", record["label"]).dtype.kind != "f":
         return attributes
@@ -261,13 +263,13 @@ def _with_periods(attributes: dict[str, object], record: xr.Dataset) -> dict[str
 
 
 def _counts(label: xr.DataArray, prefix: str) -> dict[str, int]:
-    """The number of starts of each label, by prefix and name."""
+    """Count the starts of each label, by ``prefix`` and the label's name."""
     codes = label.to_numpy()
     return {f"{prefix}_{name}": int((codes == i).sum()) for i, name in enumerate(meanings(label))}
 
 
 def portrait_of_scan(scan: xr.Dataset) -> xr.Dataset:
-    """A scan over a grid in the plane's axes as a portrait's record; nothing is integrated."""
+    """Make a portrait's record of a scan over a grid in the plane's axes; nothing is integrated."""
     plane = model_from_attributes(scan.attrs).plane
     if {str(name) for name in scan["label"].dims} != {plane.x, plane.y}:
         raise InputError(f"curves are known of scans over {plane.y} and {plane.x} alone")
@@ -293,7 +295,10 @@ def with_landscape(
     arrows: int = ARROWS,
     quick: bool = False,
 ) -> xr.Dataset:
-    """The record with the window's curves, critical points unless ``quick``, and arrows."""
+    """Add to a record the window's curves, critical points unless ``quick``, and the flow's arrows.
+
+    ``points`` is about how many places a curve has, ``arrows`` how many there are along an axis.
+    """
     curves = plane.curves(window, fixed_values, points, quick)
     unknown = CRITICAL.isdisjoint(curve.kind for curve in curves) and not quick
     if unknown and {*plane.model.coordinates} <= {*window, *fixed_values}:
@@ -321,7 +326,7 @@ def with_landscape(
 
 
 def in_plane(record: xr.Dataset, plane: Plane, curves: Sequence[Curve]) -> xr.Dataset:
-    """The record with a table of curves in the plane."""
+    """Add a table of curves in the plane to a record."""
     columns = {plane.x: [curve.x for curve in curves], plane.y: [curve.y for curve in curves]}
     return with_curves(record, curves, **columns)
 
@@ -344,11 +349,14 @@ def with_boundary(
     of: str = "label",
     counted: Callable[[str, int], Callable[[int], object] | None] | None = None,
 ) -> xr.Dataset:
-    """The record with the boundary of the basin of the global minima, or of all that were found.
+    """Add to a record the boundary of the global minima's basin, or of all basins that were found.
 
     Marching triangles separate the centres of cells; each of their points is found by bisection on
-    the edge between two centres, for which ``label`` gives the labels of starts y and x, (n,).
+    the edge between two centres, for which ``label`` gives the codes (n,) of starts y and x, (n,).
     By default an edge is halved 8 times, or as a figure shows where starts are not compiled.
+
+    The record's codes are its variable ``of``. New, over ``vertex``, are places along both axes,
+    ``boundary_curve``, the number of the curve, and ``boundary_side``, the code on its other side.
     """
     codes, several = record[of].to_numpy(), "ends" in record.attrs
     batched = solver_of(model).batched
@@ -406,14 +414,17 @@ def given_ranges(window: Mapping[str, Range] | None) -> dict[str, Range]:
 
 
 def _corners(centres: np.ndarray) -> np.ndarray:
-    """Edges of the cells around evenly spaced centres; 0 between −x and x."""
+    """Edges (n + 1,) of the cells around evenly spaced centres; 0 between −x and x."""
     half = (centres[1] - centres[0]) / 2
     between = (centres[1:] + centres[:-1]) / 2
     return np.concatenate([centres[:1] - half, between, centres[-1:] + half])
 
 
 def _compare(plane: Plane, record: xr.Dataset, fixed_values: Mapping[str, float]) -> dict[str, int]:
-    """Number of labels that agree with the closed form, away from cells that a boundary cuts."""
+    """Count the labels that agree with the closed form, away from cells that a boundary cuts.
+
+    Returned are the attributes ``oracle_…``, all 0 where the basins have no closed form.
+    """
     y, x = (record[name].to_numpy() for name in (plane.y, plane.x))
     basin = closed_basin(plane.model, theta_on_grid(plane, x, y, fixed_values))
     if basin is None or min(len(x), len(y)) < 2:
@@ -441,7 +452,10 @@ def _add_orbits(
     fixed: Mapping[str, float],
     options: SolverOptions,
 ) -> dict[str, object]:
-    """Put the orbits into the record; the largest drift, and how many orbits end early."""
+    """Put orbits from ``places`` (n, 2), x and y, into the record, and return two attributes.
+
+    These are the largest drift of what is conserved, and how many orbits end early.
+    """
     model, start = plane.model, theta_at(plane, places[:, 0], places[:, 1], fixed)
     counted = replace(options, progress=options.counted("orbits", len(start)))
     path, _ = orbit_paths(model, start, counted)
@@ -461,7 +475,10 @@ def _add_orbits(
 
 
 def _differences(plane: Plane, record: xr.Dataset) -> dict[str, object]:
-    """Mark cells whose end the baseline mistakes; unresolved ones and those on y = 0 never are."""
+    """Mark cells whose end the baseline model mistakes, and return their number and share.
+
+    Unresolved cells and those on y = 0 are never marked; without a baseline nothing is done.
+    """
     baseline = plane.defaults.baseline
     if baseline is None:
         return {}
@@ -482,7 +499,10 @@ def _differences(plane: Plane, record: xr.Dataset) -> dict[str, object]:
 
 
 def orbit_paths(model: Model, start: Tensor, options: SolverOptions) -> tuple[Tensor, Limits]:
-    """Orbits, (time, n, k), with their limits last, NaN where unfinished; and the limits."""
+    """Follow orbits from starts (n, k); return their places (time, n, k) and their limits.
+
+    The last place is the limit unless the orbit is closed, and NaN if it is unfinished.
+    """
     limits = limits_by(model, start, replace(options, device="cpu"))
     _, path = drawn_orbits(model, start, limits, options.rtol)
     arrived = path[-1].isfinite().all(dim=-1) & (limits.label != Label.UNRESOLVED)

@@ -32,7 +32,7 @@ def phase_space(
     next_stage: Stage | None = None,
     max_steps: int | None = None,
 ) -> xr.Dataset:
-    """Orbits of a model in space and, where they are known, its critical plane and minima.
+    """Follow orbits of a model in space, with its critical plane and minima where they are known.
 
     Args:
         model: of three coordinates, such as one of your own; with uniform or linear attention in

@@ -48,7 +48,7 @@ def compare_optimizers(
     progress: Callable[[int], object] | None = None,
     next_stage: Stage | None = None,
 ) -> xr.Dataset:
-    """Ends of gradient flow, gd, momentum, Adam, AdamW and sign descent from the same starts.
+    """Find ends of gradient flow, gd, momentum, Adam, AdamW and sign descent from the same starts.
 
     Args:
         model: any model.

@@ -21,7 +21,7 @@ _NODES = 301
 def further_curves(
     plane: Plane, window: Mapping[str, Range], fixed: Mapping[str, float], names: Sequence[str]
 ) -> list[Curve]:
-    """The curves of these names, "nullclines" and "manifolds"."""
+    """Find the curves of these ``names``, "nullclines" and "manifolds", in a window."""
     found: list[Curve] = []
     for name in names:
         if name == "nullclines":
@@ -41,7 +41,7 @@ def further_curves(
 def nullclines(
     plane: Plane, window: Mapping[str, Range], fixed: Mapping[str, float]
 ) -> list[Curve]:
-    """The curves on which one component of the flow changes its sign, between 301² nodes."""
+    """Find the curves on which one component of the flow changes its sign, between 301² nodes."""
     x, y = (np.linspace(*window[name], _NODES) for name in (plane.x, plane.y))
     velocity = plane_velocity(plane, theta_on_grid(plane, x, y, fixed)).detach().numpy()
     lattice, found = Lattice((_NODES, _NODES), 0), []
@@ -66,7 +66,7 @@ def nullclines(
 
 
 def plane_velocity(plane: Plane, theta: Tensor) -> Tensor:
-    """The components of the flow along (y, x), shape (..., 2)."""
+    """The components of the flow along (y, x), shape (..., 2), at θ (..., k)."""
     start = theta.detach().requires_grad_()
     place = plane.project(start)[..., :2]
     # J v is the derivative of v·Jᵀu in u; torch's other ways import a quarter of a second of it

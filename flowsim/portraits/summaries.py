@@ -20,7 +20,7 @@ from flowsim.training.trained import AT_UNIGRAM, LEARNED_SAMPLED
 
 
 def summarize(record: xr.Dataset) -> dict[str, Any]:
-    """The numbers of a record of any kind, ready for JSON.
+    """Summarize a record of any kind by its numbers, ready for JSON.
 
     Args:
         record: of one of flowsim's functions or from ``read_record``; of an open one only the
@@ -71,7 +71,7 @@ portrait_summary = summarize
 
 
 def _about_model(record: xr.Dataset) -> dict[str, Any]:
-    """The chain, the model and its settings, and names of the ends."""
+    """The attributes on the chain, the model and its settings, and the names of the ends."""
     names = ["title", "subtitle", "process", "p", "q", "states", "hidden_per_state", "regime",
              "model", "length", "attention", "tied", "bias", "prior"]  # fmt: skip
     named = end_names(record.attrs)
@@ -84,11 +84,12 @@ def _attributes(record: xr.Dataset, *names: str) -> dict[str, Any]:
 
 
 def _basins(record: xr.Dataset) -> list[str]:
+    """The names along the record's ``basin``: what is unresolved, and the ends."""
     return [str(name) for name in record["basin"].to_numpy()]
 
 
 def _fixed_values(record: xr.Dataset) -> dict[str, Any]:
-    """Values that are held, each by its name and all under ``fixed``."""
+    """The values of held coordinates, each by its name and all together under ``fixed``."""
     fixed = fixed_of(record.attrs)
     return {**fixed, "fixed": fixed}
 
@@ -99,7 +100,7 @@ def _starting_with(record: xr.Dataset, *prefixes: str) -> dict[str, Any]:
 
 
 def _portrait(record: xr.Dataset) -> dict[str, Any]:
-    """Cells by end, agreement with closed forms, drifts, critical points and numbers of ends."""
+    """Summarize a portrait: cells by end, agreement with closed forms, drifts, critical points."""
     if "optimizer" in record.attrs:
         return trained_summary(record)
     a, cells, names = record.attrs, record["label"].size, meanings(record["label"])
@@ -138,7 +139,7 @@ def _ends(names: Sequence[str]) -> list[str]:
 
 
 def phase_space_summary(record: xr.Dataset) -> dict[str, Any]:
-    """Orbits by end."""
+    """Summarize a view in space: orbits by end."""
     counts = {n: record.attrs[f"orbits_{n}"] for n in meanings(record["orbit_label"])}
     unresolved = counts.pop("unresolved")
     more = _starting_with(record, "confirm_", "orbits_unfinished")
@@ -146,7 +147,7 @@ def phase_space_summary(record: xr.Dataset) -> dict[str, Any]:
 
 
 def trained_summary(record: xr.Dataset) -> dict[str, Any]:
-    """Cells by what an optimizer's runs became, and by the flow."""
+    """Summarize a portrait of an optimizer: cells by what its runs became, and by the flow."""
     cells = record["label"].size
     counts = _counted(became_of(record))
     by_flow = {f"flow_{name}": count for name, count in _counted(record["flow_label"]).items()}
@@ -170,7 +171,7 @@ def _counted(variable: xr.DataArray) -> dict[str, int]:
 
 
 def _trained(record: xr.Dataset) -> dict[str, Any]:
-    """The optimizer's settings, and the number of runs by their period."""
+    """The optimizer's settings, and the number of runs by their period; {} without an optimizer."""
     names = ("optimizer", "learning_rate", "steps", "loss", "schedule", "batch", "momentum",
              "beta1", "beta2", "weight_decay", "clip", "d", "nudge", "training_seed")  # fmt: skip
     if "optimizer" not in record.attrs:
@@ -181,7 +182,7 @@ def _trained(record: xr.Dataset) -> dict[str, Any]:
 
 
 def scan_summary(record: xr.Dataset) -> dict[str, Any]:
-    """Sizes, counts and shares by basin, drifts, and the refined boundary."""
+    """Summarize a scan: sizes, counts and shares by basin, drifts, and the refined boundary."""
     names = _basins(record)
     counts = {name: int(record.attrs[f"points_{name}"]) for name in names}
     basins = {}
@@ -207,7 +208,7 @@ def scan_summary(record: xr.Dataset) -> dict[str, Any]:
 
 
 def gaussian_summary(record: xr.Dataset) -> dict[str, Any]:
-    """Shares of every scale, the limits, and counts of wrong labels."""
+    """Summarize Gaussian starts: shares at every σ, the limits, and counts of wrong labels."""
     columns = ("sigma", "integral", "fraction", "fraction_low", "fraction_high", "learned",
                "learned_low", "learned_high")  # fmt: skip
     names = ("samples", "seed", "limit_small_sigma", "limit_large_sigma", "intervals_missed",
@@ -226,7 +227,7 @@ def gaussian_summary(record: xr.Dataset) -> dict[str, Any]:
 
 
 def comparison_summary(record: xr.Dataset) -> dict[str, Any]:
-    """Agreement of prediction and outcome, the table, and reasons of runs that were left open."""
+    """Summarize a comparison: agreement, the confusion table, and why runs were left open."""
     a = record.attrs
     names = ["trainer", "d", "architecture", "noise", "noise_on", "points", "different_starts",
              "decided", "agreeing", "unresolved_outcomes", "unresolved_predictions",
@@ -257,7 +258,7 @@ def comparison_summary(record: xr.Dataset) -> dict[str, Any]:
 
 
 def training_summary(record: xr.Dataset) -> dict[str, Any]:
-    """Final losses, what they are compared with, and failures."""
+    """Summarize training: final losses, what they are compared with, and failures."""
     a = json.loads(record.attrs["settings"])
     final = record["loss"].isel(step=-1).to_numpy()
     alone = ("p", "q", "entropy_rate", "stationary_entropy")
@@ -283,7 +284,10 @@ def training_summary(record: xr.Dataset) -> dict[str, Any]:
 
 
 def optimizers_summary(record: xr.Dataset) -> dict[str, Any]:
-    """The share of starts that each optimizer brings elsewhere than the flow, and to each end."""
+    """Summarize a comparison of optimizers with the flow.
+
+    For each: the share of starts that it brings elsewhere than the flow, and to each end.
+    """
     cells, shares, others = record["elsewhere"].size, {}, {}
     for who in map(str, record["follower"].to_numpy()):
         one = record.sel(follower=who)
@@ -300,7 +304,7 @@ def optimizers_summary(record: xr.Dataset) -> dict[str, Any]:
 
 
 def continuation_summary(record: xr.Dataset) -> dict[str, Any]:
-    """Events of a continuation by kind, and the shares at the first and last value."""
+    """Summarize a continuation: events by kind, and shares at the first and last value."""
     parameter = str(record.attrs["parameter"])
     values = record[parameter].to_numpy()
     share = record["share"].to_numpy()
@@ -326,7 +330,7 @@ def continuation_summary(record: xr.Dataset) -> dict[str, Any]:
 
 
 def fold_curves_summary(record: xr.Dataset) -> dict[str, Any]:
-    """The curves by kind, and the cusps."""
+    """Summarize curves of folds: how many of each kind, and the cusps."""
     names = [str(record.attrs[name]) for name in ("parameter", "second")]
     cusps = record["cusp_value"].to_numpy(), record["cusp_second"].to_numpy()
     kinds = record["curve_kind"].to_numpy().tolist()
@@ -338,7 +342,10 @@ def fold_curves_summary(record: xr.Dataset) -> dict[str, Any]:
 
 
 def noise_summary(record: xr.Dataset) -> dict[str, Any]:
-    """The share of every end at each temperature, of all starts together, with its interval."""
+    """Summarize ends under noise: the share of every end at each temperature, with its interval.
+
+    Shares are of the paths from all starts together.
+    """
     without, rows = _counted(record["label"]), []
     for warmth in record["temperature"].to_numpy():
         for name in _basins(record):

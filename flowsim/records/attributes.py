@@ -25,7 +25,7 @@ CONVENTIONS = "CF-1.11"
 
 
 def plain_mathematics(text: str) -> str:
-    """The text with what is between two dollar signs as it stands there, without them.
+    """Remove the pairs of dollar signs that enclose formulas in a text.
 
     >>> plain_mathematics("chain $p$ = 0.5, of a$b.nc")
     'chain p = 0.5, of a$b.nc'
@@ -34,7 +34,7 @@ def plain_mathematics(text: str) -> str:
 
 
 def as_json(value: Any) -> Any:
-    """A value of a record as JSON has it; None for what is not known (NaN) or at infinity."""
+    """Convert a value of a record for JSON; None for what is not known (NaN) or at infinity."""
     if isinstance(value, Mapping):
         return {str(name): as_json(part) for name, part in value.items()}
     value = value.to_numpy() if hasattr(value, "to_numpy") else value
@@ -139,7 +139,10 @@ _NAMES = [
 
 
 def described(record: xr.Dataset, long_names: Mapping[str, str] | None = None) -> xr.Dataset:
-    """The record with a long name where a variable lacks one; its model names the coordinates."""
+    """Copy the record, with a long name for every variable that lacks a known one.
+
+    ``long_names`` are the model's own, of its coordinates among others.
+    """
     record, own = record.copy(), long_names or {}
     for name, variable in ((str(key), x) for key, x in record.variables.items()):
         matches = ((re.fullmatch(pattern, name), text) for pattern, text in _NAMES)
@@ -151,7 +154,7 @@ def described(record: xr.Dataset, long_names: Mapping[str, str] | None = None) -
 
 
 def end_names(attributes: Mapping[str, Any]) -> dict[str, str]:
-    """Names of a record's ends in a legend, by the names of their labels."""
+    """The words for a record's ends in a legend, by the names of their labels."""
     found: dict[str, str] = json.loads(attributes.get("end_names", "{}"))
     return found
 
@@ -162,7 +165,7 @@ def meanings(variable: xr.DataArray) -> list[str]:
 
 
 def became_of(record: xr.Dataset) -> xr.DataArray:
-    """The code of every start: its label, or what the label says is finer."""
+    """The variable of every start's code: ``label``, or the finer one that its attributes name."""
     return record[record["label"].attrs.get("ancillary_variables", "label")]
 
 
@@ -182,7 +185,10 @@ MOST_NAMED = 8
 
 
 def most_frequent(counts: Mapping[str, float]) -> tuple[list[str], list[str]]:
-    """The ends that are named, in the order of ``counts``, and those that are only counted."""
+    """Split ends into the most frequent, which are named, and the others, which are only counted.
+
+    Both are in the order of ``counts``; ends that none reaches are left out.
+    """
     there = [name for name, count in counts.items() if count]
     if len(there) <= MOST_NAMED + 1:  # a line that counts one end could name it
         return there, []
@@ -191,12 +197,12 @@ def most_frequent(counts: Mapping[str, float]) -> tuple[list[str], list[str]]:
 
 
 def fixed_attributes(fixed: Mapping[str, float]) -> dict[str, object]:
-    """Values of names beside the axes as attributes of a record, and which ones these are."""
+    """The attributes of a record for the values of held coordinates, and for their names."""
     return {**fixed, "held": " ".join(fixed)} if fixed else {}
 
 
 def fixed_of(attributes: Mapping[str, Any]) -> dict[str, float]:
-    """The inverse of ``fixed_attributes``."""
+    """Read the values of held coordinates from attributes: the inverse of ``fixed_attributes``."""
     return {name: float(attributes[name]) for name in str(attributes.get("held", "")).split()}
 
 
@@ -211,7 +217,7 @@ LIBRARIES = (
 
 
 def provenance(settings: dict[str, object]) -> dict[str, object]:
-    """Settings, versions, command, commit and device; no date: all runs write the same bytes."""
+    """Add versions, command, commit and device to settings; no date: all runs write the same."""
     import torch
 
     return {
@@ -226,7 +232,7 @@ def provenance(settings: dict[str, object]) -> dict[str, object]:
 
 
 def command_line(arguments: list[str]) -> str:
-    """Words as a shell takes them; bytes that are no text, which no file holds, are escaped."""
+    """Join words to a command for a shell; bytes that are no text, and no file holds, are escaped."""
     return shlex.join(arguments).encode("utf-8", "backslashreplace").decode()
 
 
@@ -274,7 +280,7 @@ PAPERS_ADAMW: dict[str, Any] = {
 
 
 def adam_words(numbers: Mapping[str, Any]) -> list[str]:
-    """Adam's or AdamW's numbers beside its rate: the papers', or those that differ from torch's."""
+    """Words for Adam's or AdamW's numbers: the papers' recipe, or what differs from torch's."""
     if "beta2" not in numbers:
         return []
     if all(numbers.get(name) == value for name, value in PAPERS_ADAMW.items()):

@@ -17,7 +17,7 @@ _OF_END = re.compile("share|(smallest|median)_distance|(median|largest)_time|by_
 
 
 def with_ends(record: xr.Dataset) -> xr.Dataset:
-    """The record with the numbers of every end, variables over ``basin``; see ``per_end``."""
+    """Add the numbers of every end to a record, as variables over ``basin``; see ``per_end``."""
     label = record["label"]
     codes, names, found = label.to_numpy(), meanings(label), {}
     away, times = (record[name].to_numpy() if name in record else None for name in _PER_START)

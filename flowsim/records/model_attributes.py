@@ -20,7 +20,11 @@ MOST_SOURCE = 65_536
 def model_attributes(
     model: Model, varied: Sequence[str] = (), last: Model | None = None
 ) -> dict[str, Any]:
-    """The attributes from which a model is built again; those that all share if some are varied."""
+    """The attributes of a record from which its model is built again.
+
+    Of models that differ in the ``varied`` arguments, from ``model`` to ``last``, they are those
+    that all have.
+    """
     title, _, subtitle = model.title.partition("\n")
     left = {*varied, *(("regime",) if {"p", "q"} & set(varied) else ())}
     known = {name: value for name, value in attributes_of(model).items() if name not in left}
@@ -44,7 +48,10 @@ def model_attributes(
 
 
 def source_attributes(model: Model, varied: Sequence[str] = ()) -> dict[str, str]:
-    """The arguments of a user's model but the varied ones, its source if not too long, a digest."""
+    """The arguments of a user's model but the varied ones, its source if not too long, a digest.
+
+    A built-in model has none of them.
+    """
     if not is_own(model):
         return {}
     arguments = {name: x for name, x in kept_arguments(model).items() if name not in varied}

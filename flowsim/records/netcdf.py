@@ -66,7 +66,10 @@ def write_record(record: xr.Dataset, path: Path | str) -> None:
 
 
 def store_record(record: xr.Dataset, path: Path, kinds: str = "iuf") -> None:
-    """Write a record as NetCDF, compressed and sealed."""
+    """Write a record as NetCDF, sealed by a digest.
+
+    Compressed are arrays whose dtype is of one of these ``kinds`` of numpy.
+    """
     record = described(record).assign_attrs(Conventions=CONVENTIONS)
     with SafeFile(path) as file:
         try:
@@ -77,7 +80,7 @@ def store_record(record: xr.Dataset, path: Path, kinds: str = "iuf") -> None:
 
 
 def _write(record: xr.Dataset, file: SafeFile, kinds: str) -> None:
-    """NetCDF-4, which is HDF5 with dimension scales; in half the time of xarray's own writer."""
+    """Write a record as NetCDF-4, HDF5 with dimension scales, in half the time of xarray."""
     from h5py import File
 
     variables, attributes = cf_encoder(*encode_dataset_coordinates(record))
@@ -101,7 +104,7 @@ def _write(record: xr.Dataset, file: SafeFile, kinds: str) -> None:
 
 
 def _array(h5: Any, variable: str, values: np.ndarray, kinds: str) -> Any:
-    """An array of a file with these values; an empty one may grow, which NetCDF asks of it."""
+    """Create an array of an HDF5 file with these values; an empty one may grow, as NetCDF asks."""
     from h5py import string_dtype
 
     options: dict[str, Any] = {"dtype": values.dtype}
@@ -115,13 +118,14 @@ def _array(h5: Any, variable: str, values: np.ndarray, kinds: str) -> Any:
 
 
 def _set_attributes(place: Any, attributes: Mapping[Hashable, Any]) -> None:
+    """Set attributes of an HDF5 file or array, lists of texts as strings of any length."""
     for name, value in attributes.items():
         words = np.asarray(value).dtype.kind == "U" and np.ndim(value)
         place.attrs[str(name)] = np.asarray(value, dtype=object) if words else value
 
 
 def open_record(path: Path | str, *kinds: str) -> xr.Dataset:
-    """A stored record, whose values are read when they are used; to be closed.
+    """Open a stored record, whose values are read when they are used; to be closed.
 
     Args:
         path: a file that ``write_record`` or ``write_scan`` wrote.
@@ -156,7 +160,7 @@ def open_record(path: Path | str, *kinds: str) -> xr.Dataset:
 
 
 def read_record(path: Path | str, *kinds: str) -> xr.Dataset:
-    """A stored record, whole and in memory.
+    """Read a stored record, whole and into memory.
 
     Args:
         path, kinds: as in ``open_record``.
@@ -176,7 +180,10 @@ def read_record(path: Path | str, *kinds: str) -> xr.Dataset:
 
 
 def open_sealed(path: Path) -> xr.Dataset:
-    """A NetCDF file that flowsim wrote, to be closed; HDF5 may run for ever on damaged bytes."""
+    """Open a NetCDF file that ends in a valid digest; to be closed.
+
+    HDF5 may run for ever on damaged bytes, so others are refused.
+    """
     try:
         if not path.exists():
             raise InputError(f"no such file: {str(path)!r}")
@@ -223,7 +230,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_together(files: Sequence[tuple[Path, Callable[[Path], object]]]) -> None:
-    """Files that appear together: where one cannot be written, none appears or is replaced."""
+    """Write files that appear together: if one cannot be written, none appears or is replaced."""
     drafts = [path.with_name(f".{os.getpid()}-{path.stem[:40]}{path.suffix}") for path, _ in files]
     current = Path()
     try:
@@ -253,10 +260,12 @@ class SafeFile(io.RawIOBase):
         self._error: OSError | None = None
 
     def check(self) -> None:
+        """Raise the first failure, if there was one."""
         if self._error is not None:
             raise self._error
 
     def write(self, data: Any) -> int:
+        """Write bytes, or nothing after a failure; return their number in either case."""
         rest = memoryview(data).cast("B")
         size = len(rest)
         try:
@@ -267,6 +276,7 @@ class SafeFile(io.RawIOBase):
         return size
 
     def readinto(self, buffer: Any) -> int:
+        """Fill a buffer from the file; after a failure, with zeros where the file ends."""
         view = memoryview(buffer).cast("B")
         found = self._file.readinto(view) or 0
         if self._error is not None:  # what was lost reads as zeros
@@ -275,6 +285,7 @@ class SafeFile(io.RawIOBase):
         return found
 
     def truncate(self, size: int | None = None) -> int:
+        """Set the file's size; a failure is kept for ``check``."""
         try:
             return self._file.truncate(size)
         except OSError as error:
@@ -296,7 +307,7 @@ _BLOCK = 2**20
 
 
 def append_checksum(path: Path) -> None:
-    """Append the seal to a file that has none."""
+    """Append the line with the SHA-256 of all bytes to a file that has none."""
     with path.open("r+b") as file:
         line = _line(file, path.stat().st_size)
         file.seek(0, os.SEEK_END)
@@ -304,14 +315,14 @@ def append_checksum(path: Path) -> None:
 
 
 def has_checksum(path: Path) -> bool:
-    """Return whether the file ends in a valid checksum."""
+    """Return whether the file ends in the line with the SHA-256 of all bytes before it."""
     with path.open("rb") as file:
         size = max(path.stat().st_size - LENGTH, 0)
         return _line(file, size) == file.read()
 
 
 def _line(file: IO[bytes], size: int) -> bytes:
-    """The seal of the first ``size`` bytes, which are read."""
+    """Read the first ``size`` bytes; return the line with their SHA-256 that ends a record."""
     found, left = hashlib.sha256(), size
     while left and (block := file.read(min(left, _BLOCK))):
         found.update(block)

@@ -29,7 +29,7 @@ from flowsim.training.rule import recorded, rule_of
 def follow(
     model: Model, theta: Tensor, options: SolverOptions, fraction: float | None = None
 ) -> np.ndarray:
-    """Columns of a scan for the starts θ, shape (n, k): a structured array, shape (n,).
+    """Follow starts θ (n, k) to their ends: a structured array (n,) of the columns of a scan.
 
     With an optimizer the starts are trained, and progress counts steps instead of starts.
     """
@@ -66,7 +66,7 @@ def follow(
 
 
 def name_ends(ends: Ends, columns: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-    """Replace labels by codes of the ends that were found, of a model that names no ends."""
+    """Replace labels by codes of the ends that were found, if the model names no ends itself."""
     if ends.named:
         return columns
     there, loss = ("limit", "limit_loss") if "limit_loss" in columns else ("end", "loss")
@@ -89,7 +89,10 @@ def as_variables(
     fraction: float | None = None,
     names: Sequence[str] = BASINS,
 ) -> dict[str, tuple[Sequence[str], np.ndarray, dict[str, Any]]]:
-    """Results of ``follow``, each over ``dims``, as variables; ``names`` are of labels."""
+    """Turn columns of ``follow``, each over ``dims``, into variables of a record, with attributes.
+
+    ``names`` are those of the codes in ``label``; ``fraction`` is that of ``scan_basins``.
+    """
     flagged: dict[str, dict[str, Any]] = {
         name: flags(codes, columns[name].dtype)
         for name, codes in (("label", names), ("status", Status), ("rule", Rule))
@@ -111,12 +114,12 @@ def as_variables(
 
 
 def shaped(points: np.ndarray, shape: Sequence[int]) -> dict[str, np.ndarray]:
-    """The columns of what ``follow`` found of starts in C order, each of that shape."""
+    """Split what ``follow`` found of starts in C order into columns by name, each of that shape."""
     return {name: points[name].reshape(shape) for name in points.dtype.names or ()}
 
 
 def as_dataset(points: np.ndarray, axes: dict[str, np.ndarray], ends: Ends) -> xr.Dataset:
-    """Results of ``follow`` for the starts of a grid, as a dataset over its axes."""
+    """Turn what ``follow`` found of the starts of a grid into a dataset over its axes."""
     columns = name_ends(ends, shaped(points, [len(values) for values in axes.values()]))
     names = names_of_codes(ends, columns["label"])
     record = xr.Dataset(as_variables(columns, tuple(axes), ends.model, names=names), axes)
@@ -124,7 +127,9 @@ def as_dataset(points: np.ndarray, axes: dict[str, np.ndarray], ends: Ends) -> x
 
 
 def to_model(model: Model, names: Sequence[str], rows: Tensor | np.ndarray) -> Tensor:
-    """Rows with columns ``names`` in the model's coordinates, lifted where these are more, (n, k).
+    """Convert starts (n, …) with columns ``names`` to the model's coordinates θ (n, k).
+
+    Starts with fewer coordinates than the model has are lifted by its plane.
 
     Raises:
         InputError: the names are not the model's coordinates.

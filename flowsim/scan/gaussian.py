@@ -44,7 +44,7 @@ def gaussian(
     optimizer: OptimizerChoice | None = None,
     max_steps: int | None = None,
 ) -> xr.Dataset:
-    """Ends of Gaussian starts against σ; for built-in models the flow beside an integral.
+    """Find the ends of Gaussian starts over σ, for built-in models beside an integral.
 
     For every σ a cloud of canonical starts, (e, w) or with attention (e, w, a), of S states
     (e, w, v), is drawn from N(0, σ²I) and followed by ``find_limits``; those of the rank-one model

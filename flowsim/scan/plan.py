@@ -46,7 +46,7 @@ class Task(NamedTuple):
 
 
 def run_task(task: Task) -> np.ndarray:
-    """Columns of a scan for the task's rows, on one thread: the same bytes in every process.
+    """Follow the starts of a task on one thread: a structured array, alike in every process.
 
     Raises:
         InputError: this process runs other versions than the one that made the task.
@@ -121,6 +121,7 @@ class Scan:
     max_steps: int | None = None
 
     def __post_init__(self) -> None:
+        """Check the arguments, and set the attributes."""
         if not isinstance(self.model, (ModelSpec, Model)):
             usual = 'ModelSpec("canonical", {"p": 0.5, "q": 0.8})'
             raise InputError(f"Scan takes a model or a {usual}, not {self.model!r}")
@@ -166,6 +167,7 @@ class Scan:
         return index * self.chunk, min((index + 1) * self.chunk, self.size)
 
     def task(self, index: int) -> Task:
+        """The task of a chunk by its number, with everything that a process needs to follow it."""
         low, high = self.bounds(index)
         pieces, rows = [], []
         for case, first, last in self._stretches(low, high):
@@ -182,21 +184,24 @@ class Scan:
         return np.concatenate([self.starts.block(a, b, case) for case, a, b in stretches])
 
     def case_of(self, point: int) -> int:
-        """The number of a point's model."""
+        """The number of the model in which a point lies."""
         return point // int(np.prod(self.starts.shape, dtype=object))
 
     @property
     def cases(self) -> int:
+        """The number of models: of combinations of the varied arguments."""
         return prod(map(len, self.several.values()))
 
     def model_for(self, case: int) -> Model:
-        """A model by its number, the last argument running fastest."""
+        """Build a model by its number, the last argument running fastest."""
         return _built(self._case(case))
 
     def model_at(self, point: int) -> Model:
+        """Build the model in which a point lies."""
         return self.model_for(self.case_of(point))
 
     def _case(self, case: int) -> ModelSpec | Model:
+        """The model, or its specification, with the varied arguments of that number."""
         if not isinstance(self.model, ModelSpec) or not self.several:
             return self.model
         at = np.unravel_index(case, tuple(map(len, self.several.values())))
@@ -204,7 +209,10 @@ class Scan:
         return self.model.replace(**{name: values[i] for (name, values), i in chosen})
 
     def _stretches(self, low: int, high: int) -> Iterator[tuple[int, int, int]]:
-        """(model, first, last) of the starts that the points ``low`` to ``high`` − 1 cover."""
+        """Yield (number of the model, first start, one after the last) of each model's points.
+
+        They cover the points ``low`` to ``high`` − 1.
+        """
         each = int(np.prod(self.starts.shape, dtype=object))
         while low < high:
             case, first = divmod(low, each)
@@ -240,6 +248,7 @@ class Scan:
         }
 
     def attributes(self) -> dict[str, Any]:
+        """The attributes of the scan's record."""
         return {
             "kind": "scan",
             **model_attributes(self.model_at(0), [*self.several], self.model_for(self.cases - 1)),
@@ -250,5 +259,5 @@ class Scan:
 
 
 def _built(model: ModelSpec | Model) -> Model:
-    """A model as it is, or built of its specification."""
+    """Return a model as it is, or build it from its specification."""
     return model if isinstance(model, Model) else model.build()

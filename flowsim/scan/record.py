@@ -30,7 +30,10 @@ def scan_record(
     settings: dict[str, str],
     next_stage: Stage | None = None,
 ) -> xr.Dataset:
-    """The record of a scan, as ``scan_basins`` describes it; the columns are not copied."""
+    """Build the record of a scan, as ``scan_basins`` describes it, from the columns of its points.
+
+    The columns, each of the scan's shape, are not copied; ``settings`` becomes an attribute.
+    """
     starts = scan.starts
     ends = [Ends(scan.model_for(case)) for case in range(scan.cases)]
     if len(ends) == 1 or ends[0].named:
@@ -108,7 +111,7 @@ def scan_basins(
     device: str = "cpu",
     max_steps: int | None = None,
 ) -> xr.Dataset:
-    """The limit of every start of a scan, in memory; ``write_scan`` is for scans to disk.
+    """Find the limit of every start of a scan, in memory; ``write_scan`` is for scans to disk.
 
     Args:
         model: the reduced model.
@@ -168,7 +171,11 @@ _Z95 = 1.959963984540054
 def share_variables(
     counts: np.ndarray, dims: Sequence[str], is_random: bool
 ) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-    """Variables count, share and, of drawn starts, its 95 % interval, over (…, basin)."""
+    """Variables count, share and, of drawn starts, its 95 % interval, over (…, basin).
+
+    ``counts`` (…, basin) are of starts by their ends; ``dims`` begin with the names of its other
+    dimensions.
+    """
     over, total = (*dims[: counts.ndim - 1], "basin"), counts.sum(axis=-1, keepdims=True)
     named = {"count": counts, "share": counts / total}
     if is_random:

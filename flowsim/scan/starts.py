@@ -76,10 +76,12 @@ class Grid:
         return rows
 
     def coords(self) -> dict[str, tuple[tuple[str, ...], Any]]:
+        """The coordinates of a record of these starts: (dimensions, values) by name."""
         axes = {name: ((name,), values) for name, values in self.axes.items()}
         return {**axes, **{name: ((), value) for name, value in self.fixed.items()}}
 
     def settings(self) -> dict[str, str]:
+        """Texts that together identify the starts."""
         return {
             "starts": f"grid {'x'.join(map(str, self.shape))}",
             **{name: values_text(values) for name, values in self.axes.items()},
@@ -87,6 +89,7 @@ class Grid:
         }
 
     def attributes(self) -> dict[str, object]:
+        """The attributes of a record of these starts."""
         return {"starts": "grid"}
 
 
@@ -154,7 +157,10 @@ class Cloud:
         return f"<Cloud of {self.count} starts ({', '.join(self._varied)}): {about}>"
 
     def block(self, low: int, high: int, chain: int = 0) -> np.ndarray:
-        """The same as a grid's; another number of the scan's chain has other draws."""
+        """Starts number ``low`` to ``high`` − 1, shape (high − low, k).
+
+        Every number ``chain`` of a scan's chain has draws of its own.
+        """
         rows = np.empty((high - low, len(self.names)))
         rows[:, len(self._varied) :] = list(self.fixed.values())
         at = low
@@ -170,12 +176,14 @@ class Cloud:
         return rows
 
     def coords(self) -> dict[str, tuple[tuple[str, ...], Any]]:
+        """As of a ``Grid``: several σ, and fixed values."""
         fixed: dict[str, tuple[tuple[str, ...], Any]] = {
             name: ((), value) for name, value in self.fixed.items()
         }
         return {"sigma": (("sigma",), self._scales[:, 0]), **fixed} if len(self.dims) > 1 else fixed
 
     def settings(self) -> dict[str, str]:
+        """Texts that together identify the starts."""
         if isinstance(self.sigma, dict):
             sigma = ", ".join(f"{name} {value!r}" for name, value in self.sigma.items())
         else:
@@ -188,6 +196,7 @@ class Cloud:
         }
 
     def attributes(self) -> dict[str, object]:
+        """The attributes of a record of these starts."""
         draws = "anew for every p and q, the same for every sigma"
         return {"starts": "cloud", "seed": self.seed, "draws": draws}
 
@@ -220,6 +229,7 @@ def cell_centres(low: float, high: float, cells: int) -> np.ndarray:
 
 
 def _values(axis: str, values: Any) -> np.ndarray:
+    """A grid's values of an axis as floats; InputError if they are no numbers."""
     try:
         return np.asarray(values, dtype=float)
     except (TypeError, ValueError):
@@ -227,12 +237,14 @@ def _values(axis: str, values: Any) -> np.ndarray:
 
 
 def _names(names: Sequence[str]) -> tuple[str, ...]:
+    """Names of coordinates as a tuple; InputError if they are no list or tuple of texts."""
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise InputError(f'names of coordinates are such as ("e", "w"), not {names!r}')
     return tuple(names)
 
 
 def _fixed(fixed: dict[str, float] | None, varied: Any) -> dict[str, float]:
+    """Fixed values as floats; InputError for one that is not finite or is ``varied`` too."""
     kept = {name: float(value) for name, value in (fixed or {}).items()}
     for name, value in kept.items():
         if name in varied:
@@ -284,7 +296,7 @@ class Points:
 
     @classmethod
     def read(cls, path: Path | str, coordinates: Sequence[str]) -> Points:
-        """Points of a file.
+        """Read points from a file.
 
         Args:
             path: .csv with a header that names the columns, of which others than the coordinates
@@ -321,16 +333,20 @@ class Points:
         return f"<Points: {len(self._rows)} starts ({', '.join(self.names)})>"
 
     def block(self, low: int, high: int, chain: int = 0) -> np.ndarray:
+        """Starts number ``low`` to ``high`` − 1, shape (high − low, k), alike for every chain."""
         return self._rows[low:high]
 
     def coords(self) -> dict[str, tuple[tuple[str, ...], Any]]:
+        """As of a ``Grid``; the starts themselves are none."""
         return {}
 
     def settings(self) -> dict[str, str]:
+        """Texts that together identify the starts."""
         digest = hashlib.sha256(self._rows.data).hexdigest()[:16]
         return {"starts": f"{len(self._rows)} points {', '.join(self.names)} (sha256 {digest})"}
 
     def attributes(self) -> dict[str, object]:
+        """The attributes of a record of these starts."""
         return {"starts": "points"}
 
 
@@ -343,7 +359,7 @@ Starts = Grid | Cloud | Points
 def as_starts(
     model: Model, starts: Starts | dict[str, np.ndarray], fixed: dict[str, float] | None = None
 ) -> Starts:
-    """Starts of a model; values by axis, and fixed ones, become a ``Grid``."""
+    """Return starts of a model as they are; values by axis, and fixed ones, become a ``Grid``."""
     if isinstance(starts, dict):
         return Grid(starts, fixed)
     if not hasattr(starts, "block"):
@@ -356,7 +372,10 @@ def as_starts(
 
 
 def _read_csv(path: Path, wanted: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
-    """The wanted columns of a table; all that there are, and no rows, if one of them is missing."""
+    """Read the wanted columns of a table: their names, and rows (n, k).
+
+    If one of them is missing, the names are all that there are, and there are no rows.
+    """
     table = read_columns(path, wanted)
     if not {*wanted} <= table.keys():
         return tuple(table), np.empty((0, len(table)))
@@ -364,11 +383,13 @@ def _read_csv(path: Path, wanted: tuple[str, ...]) -> tuple[tuple[str, ...], np.
 
 
 def _read_npy(path: Path, names: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
+    """Read an array of rows: the given names of its columns, and the array."""
     with path.open("rb") as file:
         return names, np.lib.format.read_array(file, allow_pickle=False)
 
 
 def _read_netcdf(path: Path, names: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
+    """Read variables of a file that flowsim wrote: their names, and rows (n, k)."""
     with open_sealed(path) as data:
         if missing := [name for name in names if name not in data.variables]:
             raise InputError(f"{str(path)!r} has no variable {', '.join(missing)}")

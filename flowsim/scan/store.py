@@ -47,7 +47,7 @@ def scan(
     path: Path | str | None = None,
     **settings: Any,
 ) -> xr.Dataset:
-    """Follow every start: the record of limits, labels and shares of the basins.
+    """Follow every start, and return the record of limits, labels and shares of the basins.
 
     Args:
         model: a model; with a path a ``ModelSpec`` too, of which ``over`` varies arguments.
@@ -179,7 +179,10 @@ def continues(
     out: Path, parts: Path, settings: dict[str, str], resume: bool, overwrite: bool,
     what: str = "scan",
 ) -> bool:  # fmt: skip
-    """Return whether to resume an unfinished run; InputError for one of other settings."""
+    """Return whether to resume an unfinished run of these settings from the file ``parts``.
+
+    InputError for one of other settings, or one that is neither to be resumed nor replaced.
+    """
     unfinished = os.path.lexists(parts)
     if unfinished and resume:
         with one_sentence("read", parts):
@@ -213,7 +216,7 @@ def _refuse_others(
 
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
-    """Keep other runs on the same output away."""
+    """Keep other runs on the same output away while the context lasts."""
     path = out.with_name(f"{out.name}.lock")
     lock = FileLock(path, timeout=_LOCK_SECONDS)
     with one_sentence("lock", path):
@@ -230,7 +233,7 @@ def locked(out: Path) -> Iterator[None]:
 
 @contextmanager
 def one_sentence(verb: str, path: Path) -> Iterator[None]:
-    """InputError where a file cannot be read, written or locked."""
+    """Turn a failure to read, write or lock a file into an InputError of one sentence."""
     try:
         yield
     except (OSError, NotImplementedError) as error:
@@ -245,7 +248,10 @@ def discard(path: Path) -> None:
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file that appears whole; the draft that a killed run left goes first."""
+    """Write a file so that it appears whole: ``write`` is called with the path of a draft.
+
+    A draft that a killed run left is removed first.
+    """
     draft = path.with_name(f"{path.name.removesuffix('.parts')}.draft")
     with one_sentence("write", path):
         try:
@@ -262,6 +268,7 @@ class Parts:
     """The finished chunks in a file: a line of settings, digests of the chunks, then all points."""
 
     def __init__(self, scan: Scan, path: Path, settings: dict[str, str]) -> None:
+        """Take the path of the file; nothing is read or written."""
         self.scan, self.path = scan, path
         self.head = json.dumps(settings).encode() + b"\n"
         self._points = len(self.head) + 32 * scan.chunks
@@ -304,6 +311,7 @@ class Parts:
         return shaped(points, self.scan.shape)
 
     def _digest(self, chunk: int, data: bytes) -> bytes:
+        """The SHA-256 of a chunk's number, the settings and the chunk's bytes."""
         return hashlib.sha256(b"%d " % chunk + self.head + data).digest()
 
 
@@ -347,6 +355,7 @@ def kept(out: Path, settings: dict[str, str], resume: bool, overwrite: bool) -> 
         left, empty = iter(found), not found
 
         def keep(compute: Callable[[], Arrays]) -> Arrays:
+            """Take the next result from the file, or compute and append it."""
             nonlocal empty
             if (data := next(left, None)) is not None:
                 with np.load(io.BytesIO(data)) as arrays:
@@ -375,5 +384,5 @@ def kept(out: Path, settings: dict[str, str], resume: bool, overwrite: bool) -> 
 
 
 def _sealed(head: bytes, data: bytes) -> bytes:
-    """An entry: its digest, its size and its bytes."""
+    """An entry of a file of results: the digest of ``head`` and ``data``, data's size, and ``data``."""
     return hashlib.sha256(head + data).digest() + len(data).to_bytes(8, "little") + data

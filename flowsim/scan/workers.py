@@ -52,7 +52,9 @@ def run_chunks(
     jobs: int = 1,
     scheduler: str | None = None,
 ) -> Generator[tuple[int, Result], None, None]:
-    """Results of the given chunks as (chunk, result), in the order in which they are finished.
+    """Compute chunks, and yield (chunk, result) in the order in which they are finished.
+
+    ``task`` gives the task of a chunk by its number, ``work`` the result of a task.
 
     Work and tasks reach other processes by cloudpickle, so that both may hold what a script or a
     notebook defines.
@@ -74,7 +76,7 @@ def _by_workers(
     task: Callable[[int], Any],
     waiting: deque[int],
 ) -> Generator[tuple[int, Result], None, None]:
-    """Results of a pool of workers; when some are lost, a new one is asked for what is missing."""
+    """Yield (chunk, result) from a pool of workers; after a loss a new pool does what is missing."""
     import cloudpickle
 
     broken = 0
@@ -101,7 +103,7 @@ def _by_workers(
 
 
 def run_pickled(pickled: bytes) -> bytes:
-    """In a worker: the result of the work."""
+    """In a worker: do pickled work, a pair (work, task), and return the pickled result."""
     import cloudpickle
 
     work, task = pickle.loads(pickled)
@@ -111,7 +113,7 @@ def run_pickled(pickled: bytes) -> bytes:
 
 @contextmanager
 def open_processes(jobs: int) -> Iterator[Pool]:
-    """Processes of this machine, of which none is left when this ends, however it ends.
+    """Open a pool of processes, of which none is left when this ends, however it ends.
 
     Work and results lie in files. All processes share the pool's two pipes, and one that is killed
     in the middle of a long message leaves the others waiting for its rest; the names of files are
@@ -129,6 +131,7 @@ def open_processes(jobs: int) -> Iterator[Pool]:
         names = (Path(folder, str(number)) for number in count())
 
         def submit(pickled: bytes) -> futures.Future[Any]:
+            """Write the work to a new file, and let a process answer in it."""
             name = next(names)
             name.write_bytes(pickled)
             return starter.submit(pool.submit, _answer_in_file, name).result()
@@ -142,20 +145,20 @@ def open_processes(jobs: int) -> Iterator[Pool]:
 
 
 def _answer_in_file(path: Path) -> Path:
-    """In a worker: put the result of the work in its place."""
+    """In a worker: do the pickled work in a file, and put its result in the place of the work."""
     path.write_bytes(run_pickled(path.read_bytes()))
     return path
 
 
 def _load_result(path: Path) -> Any:
-    """The result in a file, which is removed."""
+    """Read the result in a file, and remove the file."""
     result = pickle.loads(path.read_bytes())
     path.unlink()
     return result
 
 
 def _block_signals() -> None:
-    """Processes that this thread starts never see Ctrl-C or SIGTERM: the parent kills them."""
+    """Block Ctrl-C and SIGTERM in all processes that this thread starts: the parent kills them."""
     if hasattr(signal, "pthread_sigmask"):  # not on Windows
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
 
@@ -164,6 +167,7 @@ def _exit_with_parent(parent: int, folder: str) -> None:
     """In a worker: end, and remove the folder, when the parent is no more."""
 
     def watch() -> None:
+        """Wait until the parent is no more, then remove the folder and end."""
         while os.getppid() == parent:
             time.sleep(0.5)
         shutil.rmtree(folder, ignore_errors=True)
@@ -174,7 +178,7 @@ def _exit_with_parent(parent: int, folder: str) -> None:
 
 @contextmanager
 def open_cluster(address: str) -> Iterator[Pool]:
-    """The workers of a running dask scheduler."""
+    """Open the workers of a running dask scheduler as a pool."""
     try:
         from distributed import Client
         from distributed.comm import parse_address, parse_host_port
@@ -204,7 +208,7 @@ def open_cluster(address: str) -> Iterator[Pool]:
 
 
 def _lost_workers() -> tuple[type[BaseException], ...]:
-    """Exceptions of a future whose worker, or scheduler, is gone."""
+    """The exceptions of a future whose worker, or scheduler, is gone."""
     here: tuple[type[BaseException], ...] = (futures.BrokenExecutor, futures.CancelledError)
     try:
         from distributed import KilledWorker
