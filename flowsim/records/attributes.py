@@ -232,7 +232,10 @@ def provenance(settings: dict[str, object]) -> dict[str, object]:
 
 
 def command_line(arguments: list[str]) -> str:
-    """Join words to a command for a shell; bytes that are no text, and no file holds, are escaped."""
+    """Join words to a command for a shell, and escape bytes that are no text.
+
+    No file holds such bytes in an attribute.
+    """
     return shlex.join(arguments).encode("utf-8", "backslashreplace").decode()
 
 

@@ -384,5 +384,5 @@ def kept(out: Path, settings: dict[str, str], resume: bool, overwrite: bool) -> 
 
 
 def _sealed(head: bytes, data: bytes) -> bytes:
-    """An entry of a file of results: the digest of ``head`` and ``data``, data's size, and ``data``."""
+    """An entry of a file of results: a digest of ``head`` and ``data``, the size, and ``data``."""
     return hashlib.sha256(head + data).digest() + len(data).to_bytes(8, "little") + data

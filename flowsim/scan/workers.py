@@ -76,7 +76,7 @@ def _by_workers(
     task: Callable[[int], Any],
     waiting: deque[int],
 ) -> Generator[tuple[int, Result], None, None]:
-    """Yield (chunk, result) from a pool of workers; after a loss a new pool does what is missing."""
+    """Yield (chunk, result) from a pool of workers; after a loss a new one does what is missing."""
     import cloudpickle
 
     broken = 0
