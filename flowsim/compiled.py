@@ -38,6 +38,7 @@ class _Compilation(Listener):
         self.depth, self.collects, self.logged = 0, False, False
 
     def on_start(self, event: Event) -> None:
+        """Note that numba starts to compile: log it, the first time, and stop garbage searches."""
         if not self.logged:
             self.logged = True
             _LOG.info("compiling the integrator, once on this machine (about 15 s)")
@@ -47,6 +48,7 @@ class _Compilation(Listener):
         self.depth += 1
 
     def on_end(self, event: Event) -> None:
+        """Let Python search for garbage again, after the outermost of nested compilations."""
         self.depth -= 1
         if self.depth == 0 and self.collects:
             gc.enable()
@@ -58,7 +60,7 @@ register("numba:compile", COMPILATION)
 
 @cache
 def code_folder() -> str:
-    """Folder of compiled code: NUMBA_CACHE_DIR, or the user's cache."""
+    """Return the folder of compiled code: NUMBA_CACHE_DIR, or one in the user's cache."""
     if config.CACHE_DIR:
         return str(config.CACHE_DIR)
     digest = hashlib.sha256(numba.__version__.encode())
@@ -158,7 +160,7 @@ def hook(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def specialise(modules: Sequence[ModuleType], tag: str, **hooks: Callable[..., Any]) -> Any:
-    """A compiled copy of an engine that calls a model's functions.
+    """Return a compiled copy of an engine's functions that calls a model's own functions.
 
     Args:
         modules: of the engine, in the order of their imports: the one with the hooks first. Of
@@ -196,4 +198,5 @@ def specialise(modules: Sequence[ModuleType], tag: str, **hooks: Callable[..., A
 
 
 def _is_template(value: Any) -> bool:
+    """Return whether a module's member is a function marked by ``template`` or ``hook``."""
     return isinstance(value, FunctionType) and hasattr(value, "__template__")

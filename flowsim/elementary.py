@@ -60,21 +60,26 @@ def _rising(r):
 
 @compiled(contract=True)
 def clipped(x):
-    """x, or ±700 beyond that."""
+    """Return x clipped to [−700, 700]."""
     x = -LARGEST if x < -LARGEST else x
     return LARGEST if x > LARGEST else x
 
 
 @compiled(no_cpython_wrapper=True)
 def cross_entropy(logit, target, other):
-    """−t log σ(f) − (1 − t) log σ(−f) in nats, a sum without cancellation; ``other`` is 1 − t."""
+    """Return −t log σ(f) − (1 − t) log σ(−f) in nats, a sum without cancellation.
+
+    f is ``logit``, t is ``target``, ``other`` is 1 − t.
+    """
     rest = log1p(exp(-abs(logit)))
     return rest + other * logit if logit >= 0.0 else rest - target * logit
 
 
 @compiled(inline=True, no_cpython_wrapper=True)
 def residual(beyond, target, other):
-    """σ(f) − t at f = logit(t) + ``beyond``, right relative to itself; ``other`` is 1 − t.
+    """Return σ(f) − t at f = logit(t) + ``beyond``, right relative to itself.
+
+    t is ``target`` and ``other`` is 1 − t.
 
     With A = exp|beyond| − 1 it is ± t(1 − t) A/(1 + cA), c = t on the upper side, else 1 − t.
     """
@@ -85,7 +90,10 @@ def residual(beyond, target, other):
 
 @compiled(inline=True, no_cpython_wrapper=True)
 def spread(beyond, target, other):
-    """σ(f)σ(−f) at the logit f = logit(t) + ``beyond``."""
+    """Return σ(f)σ(−f), the slope of σ, at the logit f = logit(t) + ``beyond``.
+
+    t is ``target`` and ``other`` is 1 − t.
+    """
     rise = exponential_minus_one(clipped(abs(beyond)))
     inverse = 1.0 / (1.0 + (target if beyond >= 0.0 else other) * rise)
     return target * other * (1.0 + rise) * inverse * inverse
@@ -93,7 +101,9 @@ def spread(beyond, target, other):
 
 @compiled(no_cpython_wrapper=True)
 def excess_entropy(beyond, target, other):
-    """The relative entropy of t to σ(f), f = logit(t) + ``beyond``, in nats.
+    """Return the relative entropy of t to σ(f), f = logit(t) + ``beyond``, in nats.
+
+    t is ``target`` and ``other`` is 1 − t.
 
     It is log(1 + t(exp(beyond) − 1)) − t·beyond. Next to 0, where that cancels, it is the sum
     (1 − t)ψ(t(exp(beyond) − 1)) + tψ((1 − t)(exp(−beyond) − 1)), ψ(d) = log(1 + d) − d/(1 + d) ≥ 0.
@@ -122,6 +132,6 @@ def _log_excess(d):
 
 @compiled
 def excess_entropies(beyond, target, other, found):
-    """``excess_entropy`` of an array (n,)."""
+    """Write ``excess_entropy`` of every number in ``beyond`` (n,) into ``found`` (n,)."""
     for i in range(len(beyond)):
         found[i] = excess_entropy(beyond[i], target, other)

@@ -27,11 +27,12 @@ PART = 65_536
 
 @cache
 def _copy(of: type, functions: tuple[Any, ...]) -> Any:
+    """Return a copy of the compiled loops that calls these functions of the class ``of``."""
     return specialise((hooks, loops, timed), of.__name__, **{f.__name__: f for f in functions})
 
 
 def engine_of(system: LogitGapSystem) -> Any:
-    """The engine with a model's functions in the places of its hooks."""
+    """Return the compiled loops with a model's functions in the places of the hooks."""
     return _copy(system.of, system.hooks)
 
 
@@ -100,4 +101,5 @@ class LogitGapSolver:
 
 
 def _rows(tensor: Tensor) -> np.ndarray:
+    """Return a tensor as a contiguous array, as the compiled loops take it."""
     return np.ascontiguousarray(tensor.detach().cpu().numpy())

@@ -29,7 +29,7 @@ def is_far(first: float, second: float, third: float, target: float) -> bool:
 def point_of(
     far: bool, first: float, second: float, third: float
 ) -> tuple[float, float, float, float]:
-    """The sign, and x, y, z of θ."""
+    """Return the coordinates of θ: the sign, x, y and z."""
     raise NotImplementedError
 
 
@@ -37,43 +37,43 @@ def point_of(
 def theta_of(
     far: bool, sign: float, x: float, y: float, z: float, first: float, second: float
 ) -> Point:
-    """θ at a point of the orbit whose start has these first two coordinates."""
+    """Return θ at a point of an orbit; ``first`` and ``second`` are those of θ at its start."""
     raise NotImplementedError
 
 
 @hook
 def on_plane(x: float, y: float, z: float) -> Point:
-    """The point of the plane beside a point that is next to it."""
+    """Return the point on the plane where orbits of bad starts end, given one next to it."""
     return 0.0, y, z
 
 
 @hook
 def sign_of_z() -> int:
-    """Sign of z: 0 if it is always 0, 1 if it is never negative, −1 if it may have either sign."""
+    """Return 0 if z is always 0, 1 if it is never negative, −1 if it may have either sign."""
     return 1
 
 
 @hook
 def gap(far: bool, sign: float, x: float, y: float, z: float) -> float:
-    """Δ."""
+    """Return the logit gap Δ at a point."""
     raise NotImplementedError
 
 
 @hook
 def size(far: bool, x: float, y: float, z: float) -> float:
-    """The largest of the terms that make up Δ, in which it is rounded."""
+    """Return the largest |term| of those that make up Δ: the rounding of Δ is relative to it."""
     raise NotImplementedError
 
 
 @hook
 def rates(far: bool, sign: float, x: float, y: float, z: float) -> Point:
-    """dx/dΔ, dy/dΔ and dz/dΔ."""
+    """Return dx/dΔ, dy/dΔ and dz/dΔ along the orbit through a point."""
     raise NotImplementedError
 
 
 @hook
 def steepness(far: bool, sign: float, x: float, y: float, z: float) -> float:
-    """‖∇Δ‖², over the coordinates θ."""
+    """Return ‖∇Δ‖² at a point, the gradient being that by θ."""
     raise NotImplementedError
 
 
@@ -91,7 +91,7 @@ def turns_back(far: bool, sign: float, x: float, y: float, z: float, target: flo
 
 @hook
 def margins(far: bool, sign: float, x: float, y: float, z: float) -> tuple[float, float]:
-    """Distance of a point with Δ = 0 from the plane, and from where another factor vanishes.
+    """Return how far a point with Δ = 0 is from the plane, and from another factor's zero.
 
     Both in units of x, along the saddle's level of what is conserved: one of the two is zero but
     for errors, and the other one says how large an error could have made the orbit end differently.
@@ -101,11 +101,11 @@ def margins(far: bool, sign: float, x: float, y: float, z: float) -> tuple[float
 
 @hook
 def loss(params: LossParameters, gap: float) -> float:
-    """ℓ(Δ) in nats."""
+    """Return the loss ℓ(Δ) in nats at Δ = ``gap``."""
     raise NotImplementedError
 
 
 @hook
 def slope(params: LossParameters, beyond: float) -> float:
-    """ℓ′ at Δ = Δ* + ``beyond``, with the sign of ``beyond`` and right to rounding next to Δ*."""
+    """Return ℓ′ at Δ = Δ* + ``beyond``: it has the sign of ``beyond``, and no cancellation."""
     raise NotImplementedError

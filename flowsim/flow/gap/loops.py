@@ -4,6 +4,9 @@ Steps are those of Dormand and Prince of order 8(5,3), as sums over the slopes o
 ``stage``, ``error5`` and ``error3`` is one row of the tableau without its zeros. Source: Hairer,
 Nørsett & Wanner, *Solving Ordinary Differential Equations I*, II.5 (step, error), II.6
 (interpolant); the numbers are scipy's.
+
+A point of an orbit is p = (x, y, z) with ``far`` and ``sign`` (see ``hooks``), k0 is the slope
+there, ``target`` is Δ*, ``params`` are ℓ's, and ``allowed`` are tolerances.
 """
 
 from __future__ import annotations
@@ -69,7 +72,9 @@ END = (0, *range(5, 12))
 
 
 def moved(row: Iterable[float], given: tuple[int, ...] = ()) -> Any:
-    """p + h Σ aᵢ kᵢ, compiled: a function of p, h and the slopes kᵢ at ``given``, or where aᵢ ≠ 0.
+    """Compile a function of a point p, a length h and slopes kᵢ that returns p + h Σ aᵢ kᵢ.
+
+    ``row`` has the aᵢ. The function takes the slopes of the stages ``given``, or those with aᵢ ≠ 0.
 
     Written out, since a loop over so few numbers would cost more than their sum.
     """
@@ -95,7 +100,7 @@ stage13, stage14, stage15 = (
 
 @template(no_cpython_wrapper=True)
 def initial_point(theta: Point, target: float) -> tuple[bool, float, Point]:
-    """Start of a row at θ: whether it is far, its sign, and its point."""
+    """Return the coordinates of a start θ: whether it is far, its sign, and (x, y, z)."""
     far = is_far(*theta, target)
     sign, x, y, z = point_of(far, *theta)
     return far, sign, (x, y, z)
@@ -103,7 +108,7 @@ def initial_point(theta: Point, target: float) -> tuple[bool, float, Point]:
 
 @template(no_cpython_wrapper=True)
 def speed(far: bool, sign: float, params: LossParameters, x: float, y: float, z: float) -> float:
-    """dΔ/dt."""
+    """Return dΔ/dt at a point."""
     return -slope(params, gap(far, sign, x, y, z) - params[0]) * steepness(far, sign, x, y, z)
 
 
@@ -111,7 +116,7 @@ def speed(far: bool, sign: float, params: LossParameters, x: float, y: float, z:
 def velocity(
     far: bool, sign: float, params: LossParameters | None, x: float, y: float, z: float
 ) -> Point:
-    """The coordinates' derivatives by Δ, or, with a loss's parameters, by physical time."""
+    """Return the derivatives of x, y, z by Δ, or, with a loss's parameters, by physical time."""
     k = rates(far, sign, x, y, z)
     if params is None:
         return k
@@ -123,7 +128,7 @@ def velocity(
 def step(
     far: bool, sign: float, params: LossParameters | None, h: float, p: Point, k0: Point
 ) -> tuple[Point, Stages]:
-    """A step of length h from p, where the slopes are k0: the new point, and the stages."""
+    """Take a step of length h from p, where the slope is k0; return its end and ``Stages``."""
     k1 = velocity(far, sign, params, *stage1(p, h, k0))
     k2 = velocity(far, sign, params, *stage2(p, h, k0, k1))
     k3 = velocity(far, sign, params, *stage3(p, h, k0, k2))
@@ -149,7 +154,7 @@ def error(
     stages: Stages,
     allowed: Steps,
 ) -> float:
-    """The error of a step over what is allowed: rtol of each coordinate, and atol of a signed z.
+    """Return a step's error over what is allowed: rtol of each coordinate, and atol of a signed z.
 
     For x and z the larger of their values at both ends counts, for y the smaller.
 
@@ -178,25 +183,31 @@ def error(
 
 @template(no_cpython_wrapper=True)
 def first_length(gap: float, end: float, rtol: float) -> float:
-    """The length of the first step on the way from ``gap`` to ``end``."""
+    """Return the length, in Δ, of the first step on the way from Δ = ``gap`` to Δ = ``end``."""
     return min(_FIRST * rtol**0.125 * max(abs(gap), abs(end), 0.3), abs(end - gap))
 
 
 @template(no_cpython_wrapper=True)
 def max_step(far: bool, p: Point, k0: Point) -> float:
-    """The longest step: y changes by a factor of at most about e, where estimates hold."""
+    """Return the longest step allowed at p, slope k0: y changes by a factor of at most about e.
+
+    Beyond that the estimates of errors do not hold.
+    """
     return abs(p[1] / k0[1]) if not far and k0[1] != 0.0 else math.inf
 
 
 @template(no_cpython_wrapper=True)
 def growth(ratio: float) -> float:
-    """Growth factor of the next step by the error: ratio to the power −1/8."""
+    """Return the factor ``ratio``^(−1/8) for a step's length; ``ratio`` is what ``error`` returns."""
     return 1.0 / math.sqrt(math.sqrt(math.sqrt(max(ratio, 1e-16))))
 
 
 @template(no_cpython_wrapper=True)
 def reject_step(h: float, ratio: float) -> float:
-    """The step that is tried after a rejected one; a ratio that is not finite asks for a tenth."""
+    """Return the length to try after a rejected step of length h with that ratio of ``error``.
+
+    A ratio that is not finite asks for a tenth.
+    """
     if not ratio < math.inf:
         return _SHRINK * h
     return h * max(_SAFETY * growth(ratio), _SHRINK)
@@ -204,7 +215,10 @@ def reject_step(h: float, ratio: float) -> float:
 
 @template(no_cpython_wrapper=True)
 def clip_step(length: float, left: float) -> float:
-    """A step of that length, or onto the end where that is near; no small rest is left."""
+    """Return a step of that length, with the sign of ``left``, the rest of the way.
+
+    A step that would reach the end becomes ``left``; one that would leave a small rest is cut.
+    """
     if length >= abs(left):
         return left
     return math.copysign(min(length, 0.6 * abs(left)), left)
@@ -220,9 +234,10 @@ def next_step(
     last: tuple[float, float],
     left: float,
 ) -> tuple[float, tuple[float, float]]:
-    """The step from p after one of length h that was accepted, and what ``last`` is for the next.
+    """Return the length of the step from p after an accepted one, and ``last`` for the next call.
 
-    It grows less if errors are growing (Gustafsson's rule); ``last`` is (0, 1) at first.
+    The accepted one had length h and the error ``ratio``, and p is its end. The length grows less
+    if errors are growing (Gustafsson's rule); ``last`` is (0, 1) at first.
     """
     grow = allowed = growth(ratio)
     if last[0] != 0.0:
@@ -274,7 +289,10 @@ def follow(
 
 @template(no_cpython_wrapper=True)
 def locate_event(far: bool, sign: float, p: Point, end: float, plane: bool) -> Point:
-    """Go along the slope over the rest that the last step left, and onto the plane."""
+    """Return the point with Δ = ``end`` next to p, by Newton's method along the orbit's slope.
+
+    With ``plane`` that point is moved onto the plane where orbits of bad starts end.
+    """
     for _ in range(5):
         left = end - gap(far, sign, *p)
         if abs(left) <= ROUNDING * size(far, *p):
@@ -307,7 +325,10 @@ def end_of(
     units: np.ndarray,
     allowed: Steps,
 ) -> tuple[int, Point, int, int]:
-    """End of the orbit from p, which is θ: code, point, what neighbours say, attempted steps.
+    """Find the end of the orbit from the start ``theta``, whose point is p.
+
+    Returns why it ended, its last point, what neighbours say (two values of
+    ``flow.return_codes``), and the number of attempted steps.
 
     An orbit that met or missed the plane by little is followed again at the careful tolerance.
     If that is close too, its label stands only if all orbits from starts displaced by
@@ -347,7 +368,7 @@ def end_of(
 
 @template(no_cpython_wrapper=True)
 def as_triple(row: np.ndarray) -> Point:
-    """θ as three numbers, the third being 0 where a model has two."""
+    """Return the θ in ``row`` as three numbers, the third being 0 where a model has two."""
     return row[0], row[1], row[2] if len(row) == 3 else 0.0
 
 

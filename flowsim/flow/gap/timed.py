@@ -60,7 +60,10 @@ _STRAIGHT = 0.3
 def tail(
     far: bool, sign: float, params: LossParameters, p: Point, end: float, rtol: float
 ) -> tuple[bool, Point, float, float]:
-    """Return whether the rest of the way is straight, its end, and A there and at p."""
+    """Try whether the rest of the way, from p to Δ = ``end``, is a straight line within rtol.
+
+    Returns whether it is, the last point, and A = (end − Δ)/(dΔ/dt), a time, there and at p.
+    """
     left = end - gap(far, sign, *p)
     k, rate = rates(far, sign, *p), speed(far, sign, params, *p)
     here = left / rate
@@ -82,7 +85,10 @@ def tail(
 
 @template(no_cpython_wrapper=True)
 def between(p: Point, after: Point, h: float, x: float, dense: tuple[Point, ...]) -> Point:
-    """The interpolant of a step at the part x of it."""
+    """Interpolate within a step from p to ``after``, at the part x of it (0 to 1).
+
+    ``dense`` is what ``dense_vectors`` returns.
+    """
     return (
         _nested(p[0], after[0], x, 0, dense), _nested(p[1], after[1], x, 1, dense),
         0.0 if sign_of_z() == 0 else _nested(p[2], after[2], x, 2, dense),
@@ -91,6 +97,7 @@ def between(p: Point, after: Point, h: float, x: float, dense: tuple[Point, ...]
 
 @template(no_cpython_wrapper=True)
 def _nested(before: float, after: float, x: float, c: int, dense: tuple[Point, ...]) -> float:
+    """Return coordinate c of ``between``, which is ``before`` at x = 0 and ``after`` at x = 1."""
     d1, d2, d3, d4, d5, d6 = dense
     y = 1.0 - x
     late = d3[c] + x * (d4[c] + y * (d5[c] + x * d6[c]))
@@ -102,7 +109,10 @@ def dense_vectors(
     far: bool, sign: float, params: LossParameters, p: Point, after: Point, h: float,
     k0: Point, stages: Stages,
 ) -> tuple[Point, ...]:  # fmt: skip
-    """The vectors of the interpolant beside the difference of the ends."""
+    """Return the six vectors d1 … d6 by which ``between`` interpolates within a step.
+
+    The step has length h, goes from p, where the slope is k0, to ``after``, and had these stages.
+    """
     k12 = velocity(far, sign, params, *after)
     k13 = velocity(far, sign, params, *stage13(p, h, k0, *stages, k12))
     k14 = velocity(far, sign, params, *stage14(p, h, k0, *stages, k12, k13))
@@ -127,7 +137,10 @@ def time_on_step(
     far: bool, sign: float, params: LossParameters, p: Point, k0: Point, h: float, part: float,
     wanted: float,
 ) -> float:  # fmt: skip
-    """The part of a step of length h from p after which Δ = ``wanted``, by Newton's method."""
+    """Return the time, within a step of length h from p, after which Δ = ``wanted``.
+
+    By Newton's method, bracketed, which begins at the fraction ``part`` of the step.
+    """
     low, high, s = 0.0, h, part * h
     for _ in range(60):
         point = step(far, sign, params, s, p, k0)[0]
@@ -202,7 +215,10 @@ def _follow_tail(
     far: bool, sign: float, start: Point, p: Point, rest: Point, slow: float, fast: float,
     times: np.ndarray, began: float, done: int, path: np.ndarray,
 ) -> None:  # fmt: skip
-    """θ at the times that are left, on the straight way from p to its end."""
+    """Write θ at ``times``, from number ``done`` on, on the straight way from p to ``rest``.
+
+    The way begins at the time ``began``; ``slow`` and ``fast`` are A at ``rest`` and at p.
+    """
     for i in range(done, len(times)):
         since = times[i] - began
         part = math.exp(-since / slow)
@@ -215,7 +231,7 @@ def _follow_tail(
 
 @template(no_cpython_wrapper=True)
 def gap_at(params: LossParameters, start: float, end: float, wanted: float) -> float:
-    """The gap between start and end, where ℓ is monotone, with ℓ(Δ) = wanted.
+    """Return the gap Δ with ℓ(Δ) = ``wanted`` between ``start`` and ``end``, where ℓ is monotone.
 
     Newton's method, bracketed, until it moves no more.
     """
@@ -240,7 +256,9 @@ def gap_at(params: LossParameters, start: float, end: float, wanted: float) -> f
 def find_paths(
     params: LossParameters, starts: np.ndarray, times: np.ndarray, allowed: Steps, path: np.ndarray
 ) -> None:
-    """θ of all rows, shape (n, k), at increasing times since the start, (n, T): ``path`` (n, T, k).
+    """Write θ of all rows at ``times`` into ``path`` (n, T, k).
+
+    Starts have shape (n, k); times since the start, (n, T), increase.
 
     A row that cannot be followed is NaN from the first time on that is not known.
     """
@@ -262,9 +280,9 @@ def find_times(
     params: LossParameters, starts: np.ndarray, ends: np.ndarray, fraction: float, allowed: Steps,
     found: np.ndarray,
 ) -> None:  # fmt: skip
-    """The time until ``fraction`` of the excess loss is left, shape (n,).
+    """Write the times until ``fraction`` of the excess loss is left into ``found`` (n,).
 
-    Starts have shape (n, k) and move; ``ends`` holds the gap at which each orbit ends, shape (n,).
+    Starts have shape (n, k) and are not at rest; ``ends`` (n,) holds the gap at each orbit's end.
     A time is NaN where the excess at the start is lost in rounding, or the orbit is.
     """
     for n in range(len(starts)):

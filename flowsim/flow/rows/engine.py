@@ -39,7 +39,7 @@ _engines: dict[str, Any] = {}
 
 
 def engine_of(compiled: CompiledModel) -> Any:
-    """The copy of the engine that calls the model's functions, made once."""
+    """Return the copy of the loop's functions that calls the model's hooks, made once."""
     if compiled.tag not in _engines:
         _engines[compiled.tag] = specialise((hooks, loop), compiled.tag, **compiled.hooks)
     return _engines[compiled.tag]
@@ -47,7 +47,7 @@ def engine_of(compiled: CompiledModel) -> Any:
 
 @dataclass
 class Followed:
-    """What ``TrajectoryBuffers`` says of rows, as tensors, with ends and paths in θ.
+    """What is known of n followed rows: ``TrajectoryBuffers`` as tensors, in θ.
 
     Their paths have shape (T, n, k), ``speed`` is ‖G dθ/dt‖ = ‖∇L‖ at the end, (n,), and ``loss``
     that of what was followed, in nats. ``passed`` is the smallest speed that was followed by one
@@ -120,7 +120,9 @@ def follow_rows(
 def initial_rows(
     model: Model, compiled: CompiledModel, start: Tensor
 ) -> tuple[Chart, np.ndarray, np.ndarray]:
-    """The chart of rows, where they are in it, y (n, k), and whether their first θ stays 0, (n,).
+    """Put starts θ (n, k) into the coordinates that the engine follows.
+
+    Returns their chart, their coordinates y (n, k), and whether their first θ stays 0, (n,).
 
     y is log|θᵢ| where θᵢ keeps its sign, and else counted from ``origin``. That of a θᵢ which stays
     0 is not used.
@@ -185,6 +187,7 @@ class SwitchingSolver:
         """The times (n,) when ``fraction`` of the excess loss is left; NaN if never."""
 
         def until(rows: Tensor, wanted: Tensor) -> Tensor:
+            """Return the times (n,) at which rows (n, k) have the losses ``wanted``; else NaN."""
             found = follow_rows(self.model, self.compiled, rows, steps, wanted=wanted)
             return torch.where(found.why == return_codes.ARRIVED, found.time, torch.nan)
 
@@ -194,7 +197,11 @@ class SwitchingSolver:
 
 
 def _rest(model: Model, end_losses: EndLosses, found: Followed, why: Tensor) -> None:
-    """Put the rows in a plane that attracts on it, and find which others are at rest, in place."""
+    """Finish, in place, what was found of rows that are trapped or said to be at rest.
+
+    Those trapped are put on the plane that attracts them. Those at rest keep that code in ``why``
+    (n,) where their gradient is small for their curvature; the others become GOING.
+    """
     trapped = why == return_codes.TRAPPED
     found.theta[trapped, 0] = 0.0
     found.loss[trapped] = end_losses.trap
@@ -208,7 +215,7 @@ def _rest(model: Model, end_losses: EndLosses, found: Followed, why: Tensor) -> 
 
 
 def _near_saddles(model: Model, compiled: CompiledModel, found: Followed, rtol: float) -> Tensor:
-    """Codes of the distance to the nearest saddle, (n,): see ``return_codes``."""
+    """Return whether rows passed near a saddle, as codes NEAR, FAR … of ``return_codes``, (n,)."""
     end_losses, stuck = model.end_losses(), found.why == return_codes.STUCK
     if compiled.near_saddles is not None:
         passed = torch.from_numpy(compiled.near_saddles(found.near.numpy(), rtol))

@@ -3,7 +3,10 @@
 A model must have ``linearise``, ``velocity``, ``loss`` and ``check_termination``. Without another
 one the body of its stub is used. A *surface* is where the field jumps: a row crosses it or
 slides along it. ``status`` is 0, or −1 where something is not finite, or 1 + a level that the
-model's table lacks.
+model's table lacks. ``row`` is a ``TrajectoryWorkspace``; times are since the start.
+
+A model that takes its steps in other coordinates than y (``CompiledModel.own_steps``) has
+``to_step_coordinates``, ``stage_rhs`` and ``from_step_coordinates`` too.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from flowsim.flow.rows.vectors import largest_of
 
 @hook
 def begin(row, at_zero, signs):
-    """Prepare ``row.memory``, which is zero, and ``row.ints`` for the start ``row.y``; a status.
+    """Fill ``row.memory``, zero so far, and ``row.ints`` for the start ``row.y``; return a status.
 
     ``at_zero`` is 1.0 where θ₀ is 0 for ever, ``signs`` (k,) are those of θ.
     """
@@ -25,54 +28,70 @@ def begin(row, at_zero, signs):
 
 @hook
 def linearise(row):
-    """Fill ``row.velocity`` and ``row.derivative``, then ``row.field`` and ``row.jacobian``."""
+    """Evaluate dy/dt and ∂(dy/dt)/∂y at ``row.y``; return a status.
+
+    They go to ``row.velocity`` and ``row.derivative``, and, in the coordinates of the step, to
+    ``row.field`` and ``row.jacobian``.
+    """
     return -1
 
 
 @hook
 def velocity(y, reals, ints, memory, out):
-    """dy/dt at y into ``out``; a status."""
+    """Write dy/dt at y into ``out`` (k,); return a status."""
     return -1
 
 
 @hook
 def loss(y, reals, ints, memory):
-    """The loss in nats at y, NaN where it cannot be evaluated."""
+    """Return the loss in nats at y, NaN where it cannot be evaluated."""
     return inf
 
 
 @hook
 def end_loss(row, rule):
-    """The loss of the row's end, which at infinity is a limit; NaN where it is not known."""
+    """Return the loss at the end of a row that stopped with the return code ``rule``.
+
+    For an end at infinity it is the limit; NaN where it is not known.
+    """
     return loss(row.y, row.reals, row.ints, row.memory)
 
 
 @hook
 def check_termination(row):
-    """GOING, or the return code that ends the row; may move ``row.y`` to its limit."""
+    """Return the code (``flow.return_codes``) with which the row ends at ``row.y``, or GOING.
+
+    May move ``row.y`` to the limit of the orbit.
+    """
     return 0
 
 
 @hook
 def is_terminal(rule, timed, wanted):
-    """Return whether a row with that code stops: ``timed`` for times, ``wanted`` for a loss."""
+    """Return whether a row stops where ``check_termination`` gives the code ``rule``.
+
+    ``timed``: the row is followed to given times; ``wanted``: until it has a given loss.
+    """
     return not timed
 
 
 @hook
 def conserve(row, time):
-    """Put the row, at ``time``, back on what the flow conserves."""
+    """Move ``row.y``, reached at ``time``, back to where what the flow conserves has its value."""
 
 
 @hook
 def is_critical(row):
-    """Return whether a start never moves."""
+    """Return whether the start ``row.y`` is a critical point, which never moves."""
     return largest_of(row.velocity) == 0.0
 
 
 @hook
 def error_ratio(y, new, error, absolute, relative):
-    """The error of a step from y to ``new`` in units of what is allowed."""
+    """Return the largest error of a step from y to ``new`` in units of what is allowed.
+
+    ``error`` is that of each coordinate, ``absolute`` and ``relative`` what is allowed, all (k,).
+    """
     largest = 0.0
     for i in range(len(y)):
         allowed = absolute[i] + relative[i] * max(abs(y[i]), abs(new[i]))
@@ -86,22 +105,25 @@ def error_ratio(y, new, error, absolute, relative):
 
 @hook
 def event_function(row, y):
-    """Distance of y from the next surface, or from the end of sliding; negative beyond."""
+    """Return the distance of y from the next surface, or the end of sliding; negative beyond."""
     return inf
 
 
 @hook
 def missed_crossing(row, h):
-    """The fraction of the step of length h to ``row.new`` at which it is beyond a surface, else 1.
+    """Return the fraction of a step, of length h to ``row.new``, at which it is beyond a surface.
 
-    The step begins and ends before the surface.
+    The step begins and ends before the surface; 1 where it never is beyond.
     """
     return 1.0
 
 
 @hook
 def handle_event(row):
-    """Decide how the row on a surface goes on: 1 where the surface is a new one, 0, or −1."""
+    """Choose the field by which a row that has reached a surface, or the end of sliding, goes on.
+
+    Returns 1 where it meets a surface anew, 0 otherwise, −1 where it cannot go on.
+    """
     return 0
 
 
@@ -113,20 +135,26 @@ def slides(row):
 
 @hook
 def saddle_distance(row, out):
-    """Write how close the orbit came to saddles (two numbers) at its end."""
+    """Write into ``out`` (2,) how close the orbit, now at its end, came to saddles."""
 
 
 @hook
 def to_step_coordinates(row):
-    """Turn ``row.origin``, which is y, into the coordinates of the step."""
+    """Turn ``row.origin``, a copy of y, in place into the coordinates of the step.
+
+    By default these are y.
+    """
 
 
 @hook
 def stage_rhs(row, point, out):
-    """d(point)/dt into ``out``, both in the coordinates of the step; a status. May change point."""
+    """Write d(point)/dt into ``out`` and return a status, all in the coordinates of the step.
+
+    May change ``point`` (k,), which is scratch.
+    """
     return velocity(point, row.reals, row.ints, row.memory, out)
 
 
 @hook
 def from_step_coordinates(row):
-    """Turn ``row.new``, ``row.error`` and ``row.slope`` back from the coordinates of the step."""
+    """Undo ``to_step_coordinates``, in place, in ``row.new``, ``row.error`` and ``row.slope``."""

@@ -90,10 +90,10 @@ class TrajectoryBuffers(NamedTuple):
 
 @template(no_cpython_wrapper=True)
 def step(row, h):
-    """Attempt a step of length h: fills ``row.new``, ``row.error`` and ``row.slope``; a status.
+    """Attempt a step of length h from ``row.y``; return a status, 0 unless it failed.
 
-    ``row.field`` and ``row.jacobian`` belong to ``row.y``; ``row.slope`` becomes dy/dt next to the
-    new point.
+    Its end goes to ``row.new``, its error to ``row.error`` and dy/dt next to its end to
+    ``row.slope``. ``row.field`` and ``row.jacobian`` must be those at ``row.y``.
     """
     new, stages, matrix, inverse = row.new, row.stages, row.work[0], row.work[1]
     jacobian, slope, error = row.jacobian, row.slope, row.error
@@ -134,7 +134,10 @@ def step(row, h):
 
 @template(no_cpython_wrapper=True)
 def event_value(row: TrajectoryWorkspace, y, wanted):
-    """Function that is positive before the wanted loss, or a surface (NaN), and negative behind."""
+    """Return a number that is positive at a y before an event and negative behind it.
+
+    The event is that the loss falls to ``wanted``, or, where that is NaN, a surface.
+    """
     if wanted == wanted:
         return loss(y, row.reals, row.ints, row.memory) - wanted
     return event_function(row, y)
@@ -142,10 +145,10 @@ def event_value(row: TrajectoryWorkspace, y, wanted):
 
 @template(no_cpython_wrapper=True)
 def locate_event(row: TrajectoryWorkspace, h, wanted):
-    """The length of the step that ends on the wanted loss or, NaN, on a surface, or just behind.
+    """Return the length of the step that ends on an event (see ``event_value``) or just behind it.
 
-    By false position (Illinois). The step of length h ends behind it. ``row.new`` becomes the
-    point.
+    By false position (Illinois), within a step of length h that ends behind it. ``row.new`` becomes
+    the point.
     """
     low, before = 0.0, max(event_value(row, row.y, wanted), 1e-300)
     high, behind = h, event_value(row, row.new, wanted)
@@ -173,7 +176,10 @@ def locate_event(row: TrajectoryWorkspace, h, wanted):
 
 @template(no_cpython_wrapper=True)
 def write_path(row: TrajectoryWorkspace, time, h, times, path, count):
-    """Write y at the requested times up to ``time`` + h, each by a step of its own length."""
+    """Write y at the requested times (T,) up to ``time`` + h into ``path`` (T, k).
+
+    ``row.y`` is where the row is at ``time``: each y is reached from there by a step of its own.
+    """
     first = count[WRITTEN]
     for i in range(first, len(times)):
         if times[i] > time + h:
@@ -187,7 +193,7 @@ def write_path(row: TrajectoryWorkspace, time, h, times, path, count):
 
 @template(no_cpython_wrapper=True)
 def first_step(row: TrajectoryWorkspace):
-    """A first length of step: a tenth of the largest rate's inverse."""
+    """Return the length of the first step: 0.1 over the largest |∂(dyᵢ/dt)/∂yⱼ|, or 100."""
     rate = 1e-3
     for i in range(len(row.y)):
         for j in range(len(row.y)):
@@ -197,7 +203,10 @@ def first_step(row: TrajectoryWorkspace):
 
 @template(no_cpython_wrapper=True)
 def factor(ratio, most):
-    """Factor of a step's length, given the ratio of its error to the tolerance."""
+    """Return by what to multiply a step's length, at most ``most``.
+
+    ``ratio`` is that of the step's error to the tolerance.
+    """
     if not ratio < inf:
         return 0.1
     return min(most, max(0.1, 0.9 * max(ratio, 1e-10) ** (-1.0 / ORDER)))
@@ -205,13 +214,13 @@ def factor(ratio, most):
 
 @template(no_cpython_wrapper=True)
 def why_not(status):
-    """Why a row stops whose field could not be evaluated."""
+    """Return the code (``flow.return_codes``) of a row that stops for a hook's ``status`` ≠ 0."""
     return NOT_FINITE if status < 0 else NEEDS_TABLE_LEVEL + status - 1
 
 
 @template(no_cpython_wrapper=True)
 def speeds_up(velocity, derivative):
-    """Return whether |dy/dt| grows along the row."""
+    """Return whether |dy/dt| grows along the orbit, given dy/dt and its Jacobian at a point."""
     growth = 0.0
     for i in range(len(velocity)):
         for j in range(len(velocity)):
@@ -221,9 +230,9 @@ def speeds_up(velocity, derivative):
 
 @template(no_cpython_wrapper=True)
 def note_speed(row: TrajectoryWorkspace, number):
-    """Keep the smallest speed met, and the smallest that was followed by a larger one.
+    """Update, in ``number``, the smallest speed met and the smallest that a larger one followed.
 
-    The row must speed up where it is larger: errors of steps in what is stiff slow down.
+    At the larger speed the row must be speeding up: what is only the error of a stiff step decays.
     """
     speed = largest_of(row.velocity)
     if speed > _SPEEDS_UP * number[SLOWEST] and speeds_up(row.velocity, row.derivative):
@@ -233,7 +242,7 @@ def note_speed(row: TrajectoryWorkspace, number):
 
 @template(no_cpython_wrapper=True)
 def follow(row: TrajectoryWorkspace, absolute, relative, times, path, wanted, most, count, number):
-    """Follow the row from where ``begin`` put it; why it stopped (``flow.return_codes``).
+    """Follow the row from the start ``row.y``; return why it stopped (``flow.return_codes``).
 
     It stops after ``most`` steps, at the loss ``wanted``, or at the last of ``times`` (T,), at
     which y is written into ``path`` (T, k). ``absolute`` and ``relative`` (k,) errors are allowed
@@ -315,7 +324,11 @@ def follow_all(
     most,
     out: TrajectoryBuffers,
 ):
-    """Follow ``rows``, one by one, of starts (n, k), at ``times`` (n, T); see ``follow``."""
+    """Follow the starts (n, k) whose numbers are in ``rows``, one by one, and fill ``out``.
+
+    ``at_zero`` (n,) and ``signs`` (n, k) are for ``begin``; ``times`` (n, T), ``wanted`` (n,) and
+    the others are as in ``follow``.
+    """
     for i in rows:
         count, number, path = out.counts[i], out.numbers[i], out.paths[i]
         copy(starts[i], row.y)

@@ -19,7 +19,7 @@ def copy(source, target):
 
 @compiled(no_cpython_wrapper=True)
 def largest_of(values):
-    """The largest |value|, or NaN if one is NaN."""
+    """Return the largest |value|, or NaN if one is NaN."""
     largest = 0.0
     for value in values:
         if not abs(value) <= largest:
@@ -31,10 +31,10 @@ def largest_of(values):
 
 @compiled(no_cpython_wrapper=True)
 def invert(matrix, inverse):
-    """The inverse of ``matrix``, which is overwritten, by elimination with partial pivoting.
+    """Write the inverse of ``matrix`` into ``inverse``, by elimination with partial pivoting.
 
-    Returns whether it exists. With eight right-hand sides a step, and k small, products with the
-    inverse are cheaper than substitutions.
+    Overwrites ``matrix``; returns whether the inverse exists. With eight right-hand sides a step,
+    and k small, products with the inverse are cheaper than substitutions.
     """
     k = len(matrix)
     for i in range(k):
@@ -67,7 +67,7 @@ def invert(matrix, inverse):
 
 @compiled(inline=True)
 def multiply(matrix, vector, out):
-    """``out`` = matrix · vector."""
+    """Write the product of a square matrix and a vector into ``out``."""
     k = len(vector)
     for i in range(k):
         value = 0.0
@@ -78,7 +78,10 @@ def multiply(matrix, vector, out):
 
 @compiled(inline=True, no_cpython_wrapper=True)
 def lowest_between(before, after, fall, rise):
-    """Place on a step, and value, of the minimum of the cubic with those ends and end slopes."""
+    """Return where on a step, from 0 to 1, a cubic has its minimum, and the value there.
+
+    At 0 the cubic is ``before`` and its slope ``fall``, at 1 ``after`` and ``rise``.
+    """
     # before + fall x + c2 x² + c3 x³, least where its slope fall + 2 c2 x + 3 c3 x² is zero
     c2 = 3.0 * (after - before) - 2.0 * fall - rise
     c3 = 2.0 * (before - after) + fall + rise

@@ -8,7 +8,7 @@ import numpy as np
 
 from flowsim.flow.tableau import STAGES
 
-#: Numbers in ``Row.margins``.
+#: Numbers in ``TrajectoryWorkspace.margins``.
 MARGINS = 6
 
 
@@ -48,7 +48,11 @@ class TrajectoryWorkspace(NamedTuple):
 def allocate_workspace(
     reals: np.ndarray, ints: np.ndarray, memory: int, k: int, own_steps: bool
 ) -> TrajectoryWorkspace:
-    """Buffers of one row; ``own_steps``: the coordinates of a step are not y."""
+    """Allocate the buffers of one row of k coordinates, for a model with these constants.
+
+    ``memory`` is how many numbers the model keeps of an orbit; ``own_steps``: the coordinates of a
+    step are not y.
+    """
     velocity, derivative = np.zeros(k), np.zeros((k, k))
     return TrajectoryWorkspace(
         reals=reals,
