@@ -198,7 +198,7 @@ def max_step(far: bool, p: Point, k0: Point) -> float:
 
 @template(no_cpython_wrapper=True)
 def growth(ratio: float) -> float:
-    """Return the factor ``ratio``^(−1/8) for a step's length; ``ratio`` is what ``error`` returns."""
+    """Return a factor for the length of steps: ``ratio``, which is from ``error``, to the −1/8."""
     return 1.0 / math.sqrt(math.sqrt(math.sqrt(max(ratio, 1e-16))))
 
 
