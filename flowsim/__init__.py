@@ -118,6 +118,7 @@ _GONE = {
 
 
 def __getattr__(attribute: str) -> Any:
+    """Load a public name or package on first use; old names warn, unknown ones raise an error."""
     if attribute == "__version__":
         return import_module("flowsim.records.attributes").installed_version()
     if attribute in _PACKAGES:
@@ -139,4 +140,5 @@ def __getattr__(attribute: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    """List the public names."""
     return __all__

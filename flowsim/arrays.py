@@ -19,7 +19,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def to_tensor(values: Any, argument: str = "values") -> Tensor:
-    """Real numbers of any shape as a float64 tensor; a tensor stays on its device.
+    """Return real numbers of any shape as a float64 tensor; a tensor stays on its device.
 
     Args:
         values: a tensor, an array (also of xarray), a number, or nested lists of numbers or of
@@ -43,7 +43,7 @@ def to_tensor(values: Any, argument: str = "values") -> Tensor:
 
 
 def resolve_device(device: str) -> str:
-    """ "cpu" or "cuda"; "auto" takes CUDA if there is one.
+    """Return "cpu" or "cuda" for a device's name; "auto" takes CUDA if there is one.
 
     Raises:
         InputError: another word, or CUDA asked for without a CUDA device.
@@ -81,6 +81,7 @@ def accepts_arrays(function: _Function) -> _Function:
 
 
 def _is_plain(value: Any) -> bool:
+    """Return whether a value is a number, list, tuple or array, and no tensor."""
     if isinstance(value, Tensor | bool | str):
         return False
     return isinstance(value, float | int | list | tuple) or hasattr(value, "__array__")

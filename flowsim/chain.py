@@ -46,6 +46,7 @@ class BinaryChain(GapChain):
 
     @property
     def kernel(self) -> np.ndarray:
+        """P, shape (2, 2): row i holds the probabilities of what follows i."""
         import numpy as np
 
         return np.array([[1 - self.p, self.p], [self.q, 1 - self.q]])
@@ -104,7 +105,7 @@ class BinaryChain(GapChain):
 
     @cached_property
     def covariance_eigenvalue(self) -> float:
-        """2 π₀π₁ λ."""
+        """2 π₀π₁ λ, positive where the unigram point of a tied model is a saddle."""
         pi0, pi1 = self.stationary
         return 2 * pi0 * pi1 * self.second_eigenvalue
 

@@ -37,7 +37,7 @@ class Curve(NamedTuple):
 
     @property
     def points(self) -> list[tuple[float, float]]:
-        """The places that are joined to no other."""
+        """The isolated places (x, y): their neighbours along the curve, if any, are NaN."""
         there = np.isfinite(self.x) & np.isfinite(self.y)
         alone = there & ~np.append(False, there[:-1]) & ~np.append(there[1:], False)
         return list(zip(np.asarray(self.x)[alone].tolist(), np.asarray(self.y)[alone].tolist(),
@@ -45,7 +45,7 @@ class Curve(NamedTuple):
 
 
 def with_curves(record: xr.Dataset, curves: Iterable[Curve], **columns: Any) -> xr.Dataset:
-    """The record with a table of these curves and no others, in the order in which they are drawn.
+    """Return the record with a table of these curves and no others, in the order of drawing.
 
     ``curve_number`` says of each place on which curve it is; ``curve_kind`` and ``curve_of`` are
     over the curves. ``columns`` hold a list of values along each curve, by the name of the axis.
@@ -63,7 +63,7 @@ def with_curves(record: xr.Dataset, curves: Iterable[Curve], **columns: Any) -> 
 
 
 def curves_of(record: xr.Dataset, across: str, up: str) -> list[Curve]:
-    """The curves of a record's table along two of its axes; none of a record without a table."""
+    """Read the curves of a record's table along two axes; none from a record without a table."""
     if "curve_kind" not in record:
         return []
     x, y, number = (record[f"curve_{n}"].to_numpy() for n in (across, up, "number"))

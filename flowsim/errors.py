@@ -34,7 +34,7 @@ class Interrupted(Exception):
 
 
 def require_integer(argument: str, value: Any, least: int) -> None:
-    """InputError unless a value is an integer of at least ``least`` and below 2^63."""
+    """Raise InputError unless a value is an integer of at least ``least`` and below 2^63."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InputError(f"{argument} must be an integer of at least {least}, not {value!r}")
     if value >= 2**63:
@@ -42,7 +42,7 @@ def require_integer(argument: str, value: Any, least: int) -> None:
 
 
 def number(text: str) -> float:
-    """The float that plain characters spell, NaN if they spell none; Python's own takes 1_0."""
+    """Return the float that a text spells in ASCII and without underscores, NaN if none."""
     try:
         return float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
@@ -50,5 +50,5 @@ def number(text: str) -> float:
 
 
 def integer(text: str) -> int:
-    """The integer of at least 0 that plain digits spell, −1 if they spell none."""
+    """Return the integer of at least 0 that a text spells in plain digits, −1 if none."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else -1

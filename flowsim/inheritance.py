@@ -16,7 +16,7 @@ _FORMULAS = {
     "loss", "gradient", "field", "metric", "coordinates", "loss_at", "slope_at", "logit_gap",
     "logit_gap_gradient", "offset", "offset_gradient",
 }  # fmt: skip
-#: For every member that others put out of date: these others.
+#: For every member that is computed from others: the others, whose overriding outdates it.
 _SOURCES = {
     "gradient": {"loss"},
     "hessian": {"loss", "gradient"},
@@ -35,7 +35,7 @@ _KNOWN = {*_SOURCES, *_FORMULAS, *_WORDS}
 
 
 class Former:
-    """A member that went: reading it says what stands in its place."""
+    """A member of former versions: reading it raises AttributeError with what to use instead."""
 
     def __init__(self, attribute: str, instead: str) -> None:
         self.attribute, self.instead = attribute, instead
@@ -46,13 +46,16 @@ class Former:
 
 
 def unwritten(method: Any) -> Any:
-    """Mark a method that the first complete class has to write."""
+    """Mark a method that only raises an error: complete classes have to write it."""
     method.unwritten = True
     return method
 
 
 def forget_outdated(cls: type) -> None:
-    """Give a new class the defaults of all that more derived classes have put out of date."""
+    """Reset inherited members of a new class that no longer fit its formulas to their defaults.
+
+    That is where a more derived class overrides what a member was computed from.
+    """
     order, outdated = cls.__mro__, {}
     for name, sources in _SOURCES.items():
         at = next((at for at, kind in enumerate(order) if name in vars(kind)), len(order))
@@ -91,6 +94,6 @@ def _changed(cls: type, place: int, sources: set[str]) -> bool:
 
 
 def _is_in(member: str, classes: tuple[type, ...]) -> bool:
-    """Return whether one of the classes has a member of its own, that did not go."""
+    """Return whether one of the classes has a member of its own, other than a ``Former``."""
     found = (vars(kind).get(member) for kind in classes if member in vars(kind))
     return any(not isinstance(value, Former) for value in found)

@@ -81,7 +81,7 @@ class EndLosses:
     Attributes:
         best: the least loss, in nats.
         trap: the loss of the bad minima.
-        difference: trap − best, right to rounding where the two are close.
+        difference: trap − best, correct to rounding where the two are close.
         speed: the slowest rate of relaxation near the bad minima, 0 if there are none. Rates below
             1e-4 of it are called slow.
         rate: a typical rate of the flow near its slowest critical points: the unit of time shown.
@@ -133,13 +133,13 @@ class EndLosses:
 
 
 def difference_above(loss: Tensor, best: float) -> Tensor:
-    """loss − best, 0 where it is rounding."""
+    """Return loss − best, 0 where it is only rounding."""
     above = loss - best
     return torch.where(above <= 2e-15 * abs(best), 0.0, above)
 
 
 def starts_of(model: Model, starts: Numbers) -> Tensor:
-    """Starts as a float64 tensor (n, k); InputError for another number of coordinates."""
+    """Return starts as a float64 tensor (n, k); InputError for another number of coordinates."""
     theta, k = to_tensor(starts, "starts"), len(model.coordinates)
     if theta.ndim != 2 or theta.shape[1] != k:
         names = ", ".join(model.coordinates)
@@ -148,7 +148,7 @@ def starts_of(model: Model, starts: Numbers) -> Tensor:
 
 
 def conserved_values(model: Model, theta: Tensor) -> Tensor:
-    """The conserved quantities, a column for each of ``conserved_names``, (..., count)."""
+    """Return the conserved quantities, a column for each of ``conserved_names``, (..., count)."""
     found = model.conserved(theta)
     if not isinstance(found, Mapping):
         raise InputError(f"conserved of {model.name} must return a dict of names and tensors")
@@ -156,12 +156,12 @@ def conserved_values(model: Model, theta: Tensor) -> Tensor:
 
 
 def conserved_names(model: Model) -> tuple[str, ...]:
-    """Names of the conserved quantities."""
+    """Return the names of the conserved quantities of a model."""
     return tuple(model.conserved(torch.zeros(1, len(model.coordinates), dtype=torch.float64)))
 
 
 def closed_basin(model: Model, theta: Tensor) -> Tensor | None:
-    """Mask of starts that reach the best loss, by the model's closed form; None without one."""
+    """Return the mask of starts that reach the best loss, by a closed form; None without one."""
     end_losses = model.end_losses()
     return None if end_losses is None or end_losses.basin is None else end_losses.basin(theta)
 
@@ -219,6 +219,8 @@ class PlaneDefaults:
 
 
 class _FormerPlane:
+    """Names of former versions that a plane no longer has."""
+
     holds = Former("holds", "fixable")
 
 
@@ -287,7 +289,7 @@ class Plane(_FormerPlane):
         return theta[..., [self.model.coordinates.index(name) for name in axes_of(self)]]
 
     def mirrored(self, fixed: Mapping[str, float]) -> bool:
-        """True if trajectories from −y mirror those from y."""
+        """Return whether trajectories from −y mirror those from y, with these held values."""
         return False
 
     def curves(
@@ -312,13 +314,13 @@ class Plane(_FormerPlane):
 
 
 def axes_of(plane: Plane) -> tuple[str, ...]:
-    """Names of a plane's axes as columns of starts have them: (y, x), then the third."""
+    """Return the names of a plane's axes in the order of ``project``: y, x, then the third."""
     third = plane.defaults.third
     return (plane.y, plane.x) if third is None else (plane.y, plane.x, third)
 
 
 def check_fixed(plane: Plane, values: Mapping[str, float] | None) -> dict[str, float]:
-    """Values to be fixed in a plane, as numbers; those at 0 too, where ``embed`` puts them there.
+    """Return the values held beside a plane's axes, by name: the given ones, and the defaults.
 
     Raises:
         InputError: a name that is not in ``fixable``, or a value that is not finite.
@@ -338,26 +340,26 @@ def check_fixed(plane: Plane, values: Mapping[str, float] | None) -> dict[str, f
 
 
 def theta_at(plane: Plane, x: Tensor, y: Tensor, fixed: Mapping[str, float]) -> Tensor:
-    """θ, shape (..., k), of places (x, y), each (...), with the rest fixed or as usual."""
+    """Return θ (..., k) at places (x, y), each (...), with the rest fixed or as usual."""
     values = {name: torch.full_like(x, value) for name, value in fixed.items()}
     return plane.embed({plane.x: x, plane.y: y, **values})
 
 
 def theta_on_grid(plane: Plane, x: Numbers, y: Numbers, fixed: Mapping[str, float]) -> Tensor:
-    """θ at every point of a grid, shape (len(y), len(x), k)."""
+    """Return θ at every point of a grid, shape (len(y), len(x), k)."""
     rows, columns = torch.meshgrid(to_tensor(y), to_tensor(x), indexing="ij")
     return theta_at(plane, columns, rows, fixed)
 
 
 def cloud_names(plane: Plane) -> tuple[str, ...]:
-    """The names of what Gaussian starts draw; InputError where they make no sense."""
+    """Return the names of what Gaussian starts draw; InputError where they make no sense."""
     if plane.defaults.no_cloud:
         raise InputError(plane.defaults.no_cloud)
     return plane.defaults.starts[0]
 
 
 def differentiate(function: Callable[[Tensor], Tensor], theta: Tensor) -> Tensor:
-    """∇f, shape of θ, of a function (..., k) ↦ (...) whose rows do not depend on one another."""
+    """Return ∇f, shape of θ, of a function (..., k) ↦ (...) of each row alone."""
     if not theta.numel():
         return torch.zeros_like(theta)
     with torch.enable_grad():
@@ -367,7 +369,7 @@ def differentiate(function: Callable[[Tensor], Tensor], theta: Tensor) -> Tensor
 
 
 def _derivative(function: Callable[[Tensor], Tensor], theta: Tensor) -> Tensor:
-    """∂f/∂θ, shape (..., k, k), of a function whose rows do not depend on one another."""
+    """Return ∂f/∂θ, (..., k, k), of a function (..., k) ↦ (..., k) of each row alone."""
     k = theta.shape[-1]
     if not theta.numel():
         return theta.new_zeros(*theta.shape, k)
@@ -382,7 +384,7 @@ def _derivative(function: Callable[[Tensor], Tensor], theta: Tensor) -> Tensor:
 
 
 class _Each:
-    """One value for each of a model's coordinates, unless the model has others."""
+    """A default that is the same value for each of a model's coordinates, however many it has."""
 
     def __init__(self, value: float) -> None:
         self.value = value
@@ -392,7 +394,7 @@ class _Each:
 
 
 class _Title:
-    """The name of a model without the file that it is written in, unless it has a title."""
+    """A default title: the name of a model without the file in which it is written."""
 
     def __get__(self, model: Any, kind: Any = None) -> str:
         return str((kind if model is None else model).name).rpartition(":")[2]
@@ -417,7 +419,7 @@ FORMER = {
 
 
 class _FormerMembers:
-    pass
+    """Names of former versions that a model no longer has, each a ``Former``."""
 
 
 for _name, _instead in FORMER.items():
@@ -425,6 +427,7 @@ for _name, _instead in FORMER.items():
 
 
 def _takes_arrays(method: object) -> bool:
+    """Return whether ``accepts_theta`` has wrapped a method."""
     return isfunction(method) and hasattr(method, "takes_arrays")
 
 
@@ -464,6 +467,7 @@ class Model(_FormerMembers):
     _axes: tuple[str, ...] = ()  # the horizontal one first; () for the first two coordinates
 
     def __init_subclass__(cls, **more: Any) -> None:
+        """Let the methods of θ take arrays, name the class, and reset what its formulas outdate."""
         super().__init_subclass__(**more)
         order = [vars(kind) for kind in cls.__mro__]
         for name in {name for kind in order for name in kind if _takes_arrays(kind[name])}:
@@ -514,7 +518,7 @@ class Model(_FormerMembers):
 
     @property
     def plane(self) -> Plane:
-        """The plane in which it is drawn."""
+        """The plane in which starts are laid and figures are drawn."""
         return Plane(self)
 
     def end_losses(self) -> EndLosses | None:
@@ -523,7 +527,7 @@ class Model(_FormerMembers):
         return None
 
     def flow(self) -> Any:
-        """A ``Solver`` of ``flowsim.flow.solver``; None for the one for any loss."""
+        """Return the model's own ``flowsim.flow.solver.Solver``; None for the one for any loss."""
         return None
 
     def __repr__(self) -> str:
@@ -577,7 +581,7 @@ def with_axes(model: Model, *axes: str) -> Model:
 
 
 def chosen_axes(model: Model) -> tuple[str, ...]:
-    """The axes that ``with_axes`` has chosen; () for the usual ones of the model."""
+    """Return the axes that ``with_axes`` chose; () for the usual ones of the model."""
     return vars(model).get("_axes", ())
 
 
@@ -587,12 +591,12 @@ class SolverDefaults:
 
     Attributes:
         rtol, time_rtol: error allowed per step, for ends and for times.
-        max_steps, long: attempted steps of a row, to its end and to given times.
+        max_steps, long: attempted steps from a start, to its end and to given times.
         cost: seconds of one start, about.
         resolution: cells along each axis of a portrait.
         confirm: starts of a portrait that torchdiffeq follows too.
         chunk: starts of a scan that are stored together; 0 to choose by the coordinates.
-        count_kinks: whether surfaces that rows meet, and the time along them, are counted.
+        count_kinks: whether kinks that orbits meet, and the time along them, are counted.
     """
 
     rtol: float = 1e-6
@@ -608,24 +612,28 @@ class SolverDefaults:
 
 @dataclass(frozen=True)
 class CompiledModel(SolverDefaults):
-    """Compiled functions and constants of a model that the rows engine follows.
+    """Compiled functions and constants of a model that ``SwitchingSolver`` follows.
 
     Attributes:
         tag: the name under which its copy of the engine is kept on disk.
         hooks: compiled functions by the names of ``flow.rows.hooks``.
-        constants: gives ``reals``, ``ints`` and the size of a row's memory.
-        extend: adds a level to the model's table, where it has one.
-        own_steps: whether the coordinates of a step are not those of the row.
-        origin: what the rows' coordinates are counted from, (k,); by default from 0. A coordinate
-            that keeps its sign is counted from 0.
-        at_once: rows of one call, after which Ctrl-C is seen.
-        finer, finest, more: the tolerance of a row in doubt, over that before, but not below the
-            second; and its steps, over those before.
-        near_saddles: how near a saddle rows passed, by the codes of ``flow.return_codes``, of what
-            ``closeness`` wrote and rtol; by default those that passed slowly are near.
-        scale: of slopes near saddles, of the losses at the ends; by default ``EndLosses.speed``.
-        place_ends: moves rows below the plateau, of a mask, to their ends, in (θ, losses), and says
-            which these are.
+        constants: returns two arrays of numbers that the hooks read, ``reals`` and ``ints``, and
+            the length of ``memory``, where they keep numbers of the start that is followed.
+        extend: adds a level to the model's table, where it has one, by the level's number.
+        own_steps: whether steps are taken in coordinates other than y, which the hook
+            ``to_step_coordinates`` makes of y. y is θ − origin, or log|θᵢ| where θᵢ keeps its sign.
+        origin: see above, (k,); 0 by default.
+        at_once: number of starts that one call follows; Ctrl-C is seen after a call.
+        finer, finest, more: a start whose label is in doubt is followed again with ``finer`` times
+            the tolerances, rtol not below ``finest``, and ``more`` times the steps.
+        near_saddles: function of what the hook ``saddle_distance`` wrote, (n, 2), and rtol; returns
+            how near a saddle orbits passed, FAR, IF_CHANGED or NEAR of ``flow.return_codes``. By
+            default those that passed slowly are near.
+        scale: function of the losses at the ends, (n,); returns the speed of which a small part is
+            slow beside a saddle. By default ``EndLosses.speed``.
+        place_ends: function of a mask (n,) of starts that fell below the plateau, θ (n, k) and
+            losses (n,); moves θ and losses of these to their ends, in place, and returns a mask of
+            the moved ones.
     """
 
     tag: str

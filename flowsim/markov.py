@@ -1,4 +1,4 @@
-"""Markov chains on any number of states: law, entropies, eigenvalues and the expected regime.
+"""Markov chains on any number of states: stationary law, entropies, eigenvalues, regime.
 
 The last functions check transition matrices and compute with probabilities.
 """
@@ -16,7 +16,7 @@ from flowsim.errors import InputError, require_integer
 if TYPE_CHECKING:  # numpy is imported when a number is asked for, not when a chain is named
     import numpy as np
 
-#: Tolerances: a row's sum from one, the law from π P = π, and equal eigenvalues from another.
+#: Tolerance of a row's sum, of π P = π, and of eigenvalues that count as equal.
 ROUNDING = 1e-12
 #: Eigenvalues of the covariance below this count as zero.
 _FLAT = 1e-14
@@ -26,8 +26,8 @@ class MarkovChain:
     """A stationary first-order chain with any finite transition matrix, entropies in nats.
 
     ``BinaryChain`` and ``SymmetricChain`` are the special cases with closed forms. A kernel with
-    transient states has the law of its one closed class; one with several closed classes has no
-    one law, and everything that needs it raises InputError.
+    transient states has the stationary law of its one closed class; one with several closed classes
+    has no one stationary law, and everything that needs it raises InputError.
 
     Args:
         kernel: P, shape (S, S) with S ≥ 2: row i holds the probabilities of what follows i.
@@ -55,7 +55,7 @@ class MarkovChain:
 
     @classmethod
     def symmetric(cls, states: int, p: float) -> SymmetricChain:
-        """The chain that stays with probability 1 − p, else moves uniformly to another state."""
+        """Return the chain that stays with probability 1 − p, else moves uniformly elsewhere."""
         return SymmetricChain(states, p)
 
     def __eq__(self, other: object) -> bool:
@@ -199,7 +199,7 @@ class MarkovChain:
 
     @cached_property
     def covariance(self) -> np.ndarray:
-        """C = (DP + PᵀD)/2 − ππᵀ, D = diag π: neighbouring symbols' covariance, shape (S, S)."""
+        """C = (DP + PᵀD)/2 − ππᵀ, D = diag π: covariance of neighbouring symbols, shape (S, S)."""
         import numpy as np
 
         law = np.array(self.stationary)
@@ -226,7 +226,7 @@ class MarkovChain:
 
     @property
     def unigram(self) -> str:
-        """Expected type of the unigram point of a tied model, by that eigenvalue's sign."""
+        """Expected type of the unigram point of a tied model, from ``covariance_eigenvalue``."""
         value = self.covariance_eigenvalue
         if value == 0:
             return "flat to second order"
@@ -234,7 +234,10 @@ class MarkovChain:
 
     @property
     def regime(self) -> str:
-        """The same in words; chains with a threshold say on which side of it they are."""
+        """The expected type of the unigram point, in words.
+
+        Chains with a threshold say instead on which side of it they are.
+        """
         return f"the unigram is {self.unigram}"
 
 
@@ -250,15 +253,17 @@ class GapChain(MarkovChain):
 
     @cached_property
     def period(self) -> int:
+        """1, since every entry of the kernel is positive."""
         return 1
 
     @cached_property
     def second_eigenvalue(self) -> float:
+        """λ, which every derived class gives."""
         raise NotImplementedError
 
     @cached_property
     def target_logit_gap(self) -> float:
-        """Δ*, of the sign of the second eigenvalue."""
+        """Δ*, the best logit gap, of the sign of λ; every derived class gives it."""
         raise NotImplementedError
 
 
@@ -291,6 +296,7 @@ class SymmetricChain(GapChain):
 
     @property
     def kernel(self) -> np.ndarray:
+        """P, shape (S, S)."""
         import numpy as np
 
         kernel = np.full((self.states, self.states), self.p / (self.states - 1))
@@ -304,6 +310,7 @@ class SymmetricChain(GapChain):
 
     @cached_property
     def stationary(self) -> tuple[float, ...]:
+        """π, which is uniform."""
         return (1 / self.states,) * self.states
 
     @cached_property
@@ -313,14 +320,17 @@ class SymmetricChain(GapChain):
 
     @cached_property
     def entropy_rate(self) -> float:
+        """h(p) + p log(S − 1): the bigram loss, the least possible one."""
         return binary_entropy(self.p) + self.p * math.log(self.states - 1)
 
     @cached_property
     def stationary_entropy(self) -> float:
+        """log S: the unigram loss."""
         return math.log(self.states)
 
     @cached_property
     def mutual_information(self) -> float:
+        """Stationary entropy minus entropy rate, where no term cancels another."""
         stay = relative_entropy_term((self.states - 1) * self.second_eigenvalue)
         move = relative_entropy_term(-self.second_eigenvalue)
         return (stay + (self.states - 1) * move) / self.states
@@ -347,7 +357,7 @@ class SymmetricChain(GapChain):
 
 
 def probability(argument: str, value: Any, below: float = 1.0, zero: bool = False) -> float:
-    """``value`` as a number between 0, itself allowed with ``zero``, and ``below``.
+    """Return ``value`` as a number strictly between 0 and ``below``; with ``zero`` 0 is allowed.
 
     InputError for anything else.
     """
@@ -376,7 +386,7 @@ def relative_entropy_term(delta: float) -> float:
 
 
 def checked_kernel(kernel: Any) -> np.ndarray:
-    """A square kernel as an array; InputError for what is none."""
+    """Return a square transition matrix as an array (S, S); InputError for anything else."""
     found = array_of_numbers(kernel)
     if found.ndim != 2 or found.shape[0] != found.shape[1] or len(found) < 2:
         shape = " x ".join(map(str, found.shape)) if found.size > 1 else "empty or a number"
@@ -385,7 +395,7 @@ def checked_kernel(kernel: Any) -> np.ndarray:
 
 
 def checked_order_kernel(kernel: Any) -> tuple[np.ndarray, int]:
-    """A kernel of order k as an array of shape (S^k, S), and k; InputError for what is none.
+    """Return a kernel of order k as an array (S^k, S), and k; InputError for anything else.
 
     A row is what follows one context, the k last symbols with the oldest varying slowest; arrays
     of shape (S, …, S), with k + 1 axes, are accepted too.
@@ -403,7 +413,7 @@ def checked_order_kernel(kernel: Any) -> tuple[np.ndarray, int]:
 
 
 def array_of_numbers(matrix: Any, what: str = "a kernel") -> np.ndarray:
-    """An array of numbers; InputError for what is none."""
+    """Return a matrix as a float64 array; InputError, which calls it ``what``, if it is none."""
     import numpy as np
 
     try:
@@ -413,7 +423,7 @@ def array_of_numbers(matrix: Any, what: str = "a kernel") -> np.ndarray:
 
 
 def checked_rows(found: np.ndarray, what: str = "a kernel") -> np.ndarray:
-    """The matrix, if its rows are probabilities of sum one; else InputError."""
+    """Return the matrix, if its rows are probabilities of sum one; else raise InputError."""
     import numpy as np
 
     wrong = np.argwhere(~(found >= 0))
@@ -427,5 +437,5 @@ def checked_rows(found: np.ndarray, what: str = "a kernel") -> np.ndarray:
 
 
 def sets_text(groups: Iterable[Iterable[int]]) -> str:
-    """Sets of states, as a sentence says them."""
+    """Return sets of states as a sentence says them, such as {0, 1} and {2}."""
     return " and ".join("{" + ", ".join(map(str, group)) + "}" for group in groups)

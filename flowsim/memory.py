@@ -10,7 +10,7 @@ _GIB = 2**30
 
 
 def available_memory() -> float:
-    """Bytes this process may still take: the system's own estimate, or its control group's.
+    """Return the bytes this process may still take: the system's estimate, or its control group's.
 
     Infinity where the system tells neither.
     """
@@ -36,7 +36,10 @@ def available_memory() -> float:
 
 
 def require_memory(what: str, needed: float, smaller: str) -> None:
-    """InputError, with both sizes, if ``needed`` bytes are more than this machine has free."""
+    """Raise InputError, with both sizes, if ``needed`` bytes are more than this machine has free.
+
+    ``what`` needs them, and ``smaller`` names what to choose smaller.
+    """
     available = available_memory()
     if needed > available:
         raise InputError(

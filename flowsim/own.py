@@ -44,6 +44,7 @@ def from_loss(
     """
 
     def loss(self: Model, theta: Tensor) -> Tensor:
+        """The formula of the columns of θ."""
         return formula(*theta.unbind(-1))
 
     return of_formula(formula, name, metric, loss=loss, formula=staticmethod(formula))
@@ -52,7 +53,10 @@ def from_loss(
 def of_formula(
     formula: Callable[..., Any], title: str, metric: tuple[float, ...], /, **members: Any
 ) -> Model:
-    """A model with these members, whose coordinates are the arguments of a formula."""
+    """Make a model with these members, whose coordinates are the arguments of a formula.
+
+    Arguments with a default are constants.
+    """
     from flowsim.interface import Model
 
     arguments = inspect.signature(formula).parameters.values()
@@ -65,7 +69,9 @@ def of_formula(
 
 
 def check_own(model: Model, theta: Tensor) -> Tensor:
-    """The starts (n, k), those outside the domain of the loss or of the field as NaN.
+    """Check loss, gradient, field and Jacobian of a user's model at the starts (n, k).
+
+    Returns the starts, those outside the domain of the loss or of the field as NaN.
 
     Raises:
         InputError: the loss cannot be followed from any start, or is not written as it must be.
@@ -112,6 +118,7 @@ def check_own(model: Model, theta: Tensor) -> Tensor:
 
 
 def _check_shape(title: str, what: str, found: Tensor, shape: tuple[int, ...]) -> None:
+    """Raise InputError unless what a model returned as ``what`` has this shape."""
     if tuple(found.shape) != tuple(shape):
         raise InputError(
             f"the {what} of {title} has the shape {tuple(found.shape)}; it must be {tuple(shape)}"
@@ -119,7 +126,7 @@ def _check_shape(title: str, what: str, found: Tensor, shape: tuple[int, ...]) -
 
 
 def _called(title: str, what: str, function: Callable[[Tensor], Any], theta: Tensor) -> Any:
-    """Call a function of the model called ``title``; InputError with its name where it fails."""
+    """Call a model's function at θ; where it fails, raise InputError with both names."""
     try:
         return function(theta)
     except InputError:
@@ -171,7 +178,7 @@ def load_class(target: str, file: tuple[str, str] | None = None) -> type[Model]:
 
 @cache
 def _module_of(home: str, path: str, text: str) -> ModuleType:
-    """The module of a file with that text; it is run once, from its text."""
+    """Run a file's text once, and return its module."""
     import cloudpickle
 
     digest = hashlib.sha256(f"{path}\n{text}".encode()).hexdigest()[:16]
@@ -191,7 +198,7 @@ def _module_of(home: str, path: str, text: str) -> ModuleType:
 
 
 def _class_of(module: ModuleType, target: str) -> type[Model]:
-    """The class of models in a module; InputError if there is none of that name."""
+    """Return the class of models in a module; InputError if there is none of that name."""
     from flowsim.interface import Model
 
     home, _, name = target.rpartition(":")
@@ -205,7 +212,7 @@ def _class_of(module: ModuleType, target: str) -> type[Model]:
 
 
 def check_class(kind: Any, target: str) -> type[Model]:
-    """The class of models; InputError for another object, or wrong coordinates."""
+    """Return the class of models; InputError for another object, or wrong coordinates."""
     from flowsim.interface import Model
 
     if not (isinstance(kind, type) and issubclass(kind, Model)):
@@ -217,7 +224,7 @@ def check_class(kind: Any, target: str) -> type[Model]:
 
 
 def check_coordinates(title: str, names: Any) -> None:
-    """InputError unless a model's coordinates are names that differ."""
+    """Raise InputError unless a model's coordinates are names that differ."""
     good = isinstance(names, (tuple, list)) and names and all(isinstance(n, str) for n in names)
     if not good or len(set(names)) < len(names):
         raise InputError(
@@ -233,7 +240,7 @@ def check_coordinates(title: str, names: Any) -> None:
 
 
 def source_file(kind: type) -> tuple[str, str] | None:
-    """The path and the text of the file that ``load_class`` ran for a class."""
+    """Return path and text of the file that ``load_class`` ran for a class; None for others."""
     found: tuple[str, str] | None = vars(sys.modules.get(kind.__module__, object)).get(
         "__flowsim_file__"
     )
@@ -241,11 +248,12 @@ def source_file(kind: type) -> tuple[str, str] | None:
 
 
 def source_digest(kind: type) -> str:
+    """Return the SHA-256 digest of a class's source text, see ``source_of``."""
     return hashlib.sha256(source_of(kind).encode()).hexdigest()
 
 
 def source_of(kind: type) -> str:
-    """The text of the file, or else of the class; empty where Python does not know it."""
+    """Return the text of a class's file, or else of the class; "" where Python does not know it."""
     if (file := source_file(kind)) is not None:
         return file[1]
     formula = getattr(kind, "formula", None)
@@ -264,6 +272,6 @@ def source_of(kind: type) -> str:
 
 
 def first_line_of(error: BaseException) -> str:
-    """The kind of an error and the first line of its message."""
+    """Return the kind of an error and the first line of its message."""
     first = (str(error).splitlines() or [""])[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -68,9 +68,10 @@ _KINDS: dict[str, tuple[tuple[type, ...] | str, str]] = {
 
 
 def names_of(file: str) -> dict[str, str]:
-    """The module within the package of every name that the stub beside its file imports.
+    """Return the module of every name that the stub (.pyi) beside a package's file imports.
 
-    A line of the stub is "from package.module import name as name".
+    Modules are named within the package, "" being the package. A line of the stub is
+    "from package.module import name as name".
     """
     with open(file.removesuffix(".py") + ".pyi", encoding="utf-8") as stub:
         lines = [line.split() for line in stub if line.startswith("from ")]
@@ -79,7 +80,7 @@ def names_of(file: str) -> dict[str, str]:
 
 
 def public_object(module: str, attribute: str) -> Any:
-    """The function or class of a module, made to refuse wrong arguments in one sentence."""
+    """Return the function or class of a module, made to refuse wrong arguments in one sentence."""
     home = import_module(module)
     offered = getattr(home, attribute)
     if isinstance(offered, FunctionType) and not hasattr(offered, "refuses"):
@@ -95,7 +96,7 @@ def public_object(module: str, attribute: str) -> Any:
 def lazy_names(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """``__getattr__``, ``__dir__`` and ``__all__`` of a package that loads names on first use.
+    """Make ``__getattr__``, ``__dir__`` and ``__all__`` of a package that loads on first use.
 
     Args:
         package: its name.
@@ -112,7 +113,7 @@ def lazy_names(
 
 
 def _refusing(function: FunctionType, public_name: str) -> Any:
-    """The function, with an InputError on wrong arguments in place of another error."""
+    """Wrap a function, so that wrong arguments raise an InputError in place of another error."""
 
     @wraps(function)
     def called(*args: Any, **keywords: Any) -> Any:
@@ -133,7 +134,10 @@ def _refusing(function: FunctionType, public_name: str) -> Any:
 def _what_is_wrong(
     signature: inspect.Signature, public_name: str, args: tuple[Any, ...], keywords: dict[str, Any]
 ) -> str | None:
-    """Say which argument is the first that is missing, unknown, or of another kind, if any is."""
+    """Return a sentence on the first argument that is missing, unknown or of another kind.
+
+    None if all can be used.
+    """
     try:
         given = signature.bind(*args, **keywords).arguments
     except TypeError as error:
@@ -151,7 +155,7 @@ def _what_is_wrong(
 
 @cache
 def _allowed(annotation: str) -> tuple[tuple[type, ...], str]:
-    """Classes that an annotation names, and their words; none where one is not known here."""
+    """Return the classes that an annotation names, and their words; none if one is not known."""
     while "[" in annotation:  # what is in lists and dictionaries is not looked at
         annotation, count = re.subn(r"\[[^\[\]]*\]", "", annotation)
         if not count:

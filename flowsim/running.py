@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-#: Arrays by name; and what is given a function that computes some, and may keep them.
+#: Arrays by name; and a function that calls one that computes arrays, and may store the result.
 Arrays = Mapping[str, np.ndarray]
 Keep = Callable[[Callable[[], Arrays]], Arrays]
 #: Seconds after which a bar is shown.
@@ -22,13 +22,13 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def keep_nothing(compute: Callable[[], Arrays]) -> Arrays:
-    """Compute arrays, and keep none of them."""
+    """Compute arrays, and keep none of them: the ``Keep`` of a run that stores nothing."""
     return compute()
 
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """``count`` threads inside the block, and as many as before after it."""
+    """Let torch use ``count`` threads inside the block, and as many as before after it."""
     before = torch.get_num_threads()
     if count != before:
         torch.set_num_threads(count)
@@ -40,7 +40,7 @@ def threads(count: int) -> Iterator[None]:
 
 
 class Bar:
-    """A bar on stderr, which a call moves on."""
+    """A progress bar on stderr; calling it moves it on by a count."""
 
     def __init__(self, title: str) -> None:
         from tqdm import tqdm
@@ -51,14 +51,14 @@ class Bar:
         self.bar.update(count)
 
     def next_stage(self, what: str, count: int) -> Bar:
-        """Begin again for so many of something else."""
+        """Begin again, to count ``count`` units called ``what``; return the bar."""
         self.bar.unit = f" {what}"
         self.bar.reset(count)
         return self
 
 
 def expect(progress: Callable[[int], object] | None, count: int) -> None:
-    """Say how many will be counted, to a bar that does not know yet."""
+    """Tell a progress bar without a total how many will be counted."""
     if isinstance(progress, Bar) and progress.bar.total is None:
         progress.bar.total = count
 

@@ -58,30 +58,30 @@ class Parameter:
     default: Any  # unless given; where it must be given, the explorer's first value
     help: str  # a few words
     required: bool = False  # whether it must be given
-    #: The argument without which the model does not have it; of itself, if it may be left out.
+    #: The argument that must be given and true for it; its own name, if it may be left out.
     requires: str = ""
     noun: str = ""  # its name in a sentence, where that is another
     slider: tuple[float, float] | None = None  # the smallest and the largest that is shown
 
     def field(self) -> Any:
-        """The field of a dataclass that declares this argument."""
+        """Return the dataclass field that declares this argument."""
         metadata = {"parameter": self}
         return field(metadata=metadata) if self.required else field(
             default=self.default, metadata=metadata)  # fmt: skip
 
     @property
     def is_number(self) -> bool:
-        """Return whether its values are numbers; unknown ones may be."""
+        """Return whether its values are numbers; they may be if the default is None."""
         return self.default is None or type(self.default) in (int, float)
 
     def read(self, stored: Any) -> Any:
-        """The value of a text or of a record's attribute."""
+        """Return the value that a record's attribute or a text stores."""
         kind = type(self.default)
         return stored in ("True", 1) if kind is bool else kind(stored)
 
 
 def built_in(model: str) -> Any:
-    """The class with the arguments of a built-in model; InputError for another name."""
+    """Return the class with the arguments of a built-in model; InputError for another name."""
     if model not in BUILT_IN:
         if model == "flips":
             raise InputError("flips is now the canonical model on a hidden process, such as "
@@ -93,20 +93,21 @@ def built_in(model: str) -> Any:
 
 
 def _class_of(target: str | type[Model]) -> Any:
-    """The class whose constructor takes the arguments of models of this target."""
+    """Return the class whose constructor takes the arguments of models of this target."""
     if not isinstance(target, str):
         return check_class(target, repr(target))
     return load_class(target) if ":" in target else built_in(target)
 
 
 def import_object(home: str) -> Any:
+    """Import an object by its home, "module:name"."""
     module, name = home.split(":")
     return getattr(import_module(module), name)
 
 
 @cache
 def parameters(kind: type) -> Mapping[str, Parameter]:
-    """The arguments of a class's constructor, by name."""
+    """Return the arguments of a class's constructor, by name; for a chain, those of the chain."""
     if kind.__init__ is object.__init__:  # type: ignore[misc]
         return {}
     declared = getattr(kind, "__dataclass_fields__", {})
@@ -125,7 +126,7 @@ def parameters(kind: type) -> Mapping[str, Parameter]:
 
 
 def _chain_class(kind: type) -> type | None:
-    """The class of the chain that a class's constructor takes, if it says so."""
+    """Return the class of the chain that a class's constructor takes; None if it takes none."""
     about = inspect.signature(kind).parameters.get("chain")
     written = getattr(about, "annotation", "")
     home = _CHAINS.get(getattr(written, "__name__", str(written)).rpartition(".")[2])
@@ -133,13 +134,13 @@ def _chain_class(kind: type) -> type | None:
 
 
 def models_with(parameter: str) -> dict[str, Parameter]:
-    """The parameter in every built-in model that has it, by the model's name."""
+    """Return a parameter in every built-in model that has it, by the model's name."""
     by_model = {model: parameters(built_in(model)) for model in BUILT_IN}
     return {model: found[parameter] for model, found in by_model.items() if parameter in found}
 
 
 def or_list(names: Iterable[str]) -> str:
-    """a, b or c."""
+    """Return names as a sentence lists them: "a, b or c"."""
     *first, last = names
     return " or ".join([", ".join(first), last] if first else [last])
 
@@ -283,12 +284,13 @@ class ModelSpec:
 
 
 def _from_file(target: str, arguments: Any, path: str, text: str) -> ModelSpec:
+    """Make a spec from its pickle, with the class in the file's text that travels with it."""
     return ModelSpec(target, arguments, load_class(target, (path, text)))
 
 
 @lru_cache(maxsize=8)
 def _built(spec: ModelSpec) -> Model:
-    """Build the model; InputError where a user's class fails."""
+    """Build the model of a spec; InputError where a user's class fails."""
     arguments = spec.options
     if not spec.is_own:
         found: Model = spec.kind(**arguments).build()
@@ -313,14 +315,14 @@ def is_own(model: Model | type[Model]) -> bool:
 
 
 def options_of(model: Model) -> dict[str, Any]:
-    """The arguments beside its data of a model of this package, by name."""
+    """Return the arguments of a built-in model but for those of its data; none for others."""
     from flowsim.interface import RecordedModel
 
     return model.options() if isinstance(model, RecordedModel) else {}
 
 
 def attributes_of(model: Model) -> dict[str, Any]:
-    """Attributes of a record that say which model it is."""
+    """Return the attributes of a record that say which model it is."""
     from flowsim.interface import RecordedModel
 
     if isinstance(model, RecordedModel):
@@ -329,7 +331,7 @@ def attributes_of(model: Model) -> dict[str, Any]:
 
 
 def kept_arguments(model: Model) -> dict[str, Any]:
-    """The arguments with which a model was made, as far as it has kept them by name."""
+    """Return the arguments with which a model was made, as far as it has kept them by name."""
     names, chain = parameters(cast(Any, type(model))), getattr(model, "chain", None)
     homes = {name: home for name in names for home in (chain, model) if hasattr(home, name)}
     return {name: getattr(home, name) for name, home in homes.items()}
@@ -342,7 +344,7 @@ def has_parameter(kind: type, parameter: str, given: Mapping[str, Any]) -> bool:
 
 
 def _complete(spec: ModelSpec, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Every argument of a model, in order: as given, or by default.
+    """Return every argument of a spec's model by name, in order: as given, or by default.
 
     Raises:
         InputError: an argument that the model does not have, that is missing, or is a word in place

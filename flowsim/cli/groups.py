@@ -49,7 +49,10 @@ SET = "An argument of the model's constructor, by its name, such as flip=0.1"
 
 
 def refuse(given: Any, names: Iterable[str], reason: str) -> None:
-    """InputError, with the reason, for the first of a command's options that is not as usual."""
+    """Raise InputError for the first option among ``names`` that is not at its default.
+
+    ``given`` are the options of a command; ``reason`` begins the message.
+    """
     usual = vars(type(given)())
     for name in names:
         if getattr(given, name) != usual[name]:
@@ -57,7 +60,10 @@ def refuse(given: Any, names: Iterable[str], reason: str) -> None:
 
 
 def check_enumeration(length: int, instead: str = "", states: int = 2) -> None:
-    """InputError if the exact loss would sum too many sequences; ``instead`` ends the message."""
+    """Raise InputError if the exact loss would sum too many sequences.
+
+    ``instead``, what else can be done, ends the message.
+    """
     most = int(16 / math.log2(states) + 1e-9)
     if length > (60 if states == 2 else most):
         raise InputError(
@@ -69,6 +75,8 @@ def check_enumeration(length: int, instead: str = "", states: int = 2) -> None:
 
 @dataclass(frozen=True)
 class OneChain:
+    """Options of a binary Markov chain."""
+
     p: Annotated[
         float | None,
         option(CHAIN, "P", "P(0→1), between 0 and 1.", parser=options.probability),
@@ -79,6 +87,7 @@ class OneChain:
     ] = None
 
     def chain(self) -> BinaryChain:
+        """Return the chain; InputError unless --p and --q are given."""
         if self.p is None or self.q is None:
             raise InputError("--p and --q are needed: two probabilities strictly between 0 and 1")
         return BinaryChain(self.p, self.q)
@@ -151,13 +160,17 @@ class ReducedModelOptions:
         return ModelSpec(self.model, given)
 
     def fixed(self) -> dict[str, float]:
+        """Return the values of --fix by coordinate; InputError for one that is named twice."""
         values = dict(self.fix or ())
         if len(values) < len(self.fix or ()):
             raise InputError("--fix names a coordinate twice")
         return values
 
     def name_parts(self) -> list[str]:
-        """The model as a file's name says it; nothing for the canonical one."""
+        """Return words for the model in a file's name, such as rank-one and N8.
+
+        There are none for the canonical model as it is by default.
+        """
         given = [f"{name}{'to'.join(map(str, (x[0], x[-1])) if isinstance(x, tuple) else [str(x)])}"
                  for name, x in self.set or ()]  # fmt: skip
         given += [f"{name}{value:g}" for name, value in self.fix or ()]
@@ -172,11 +185,14 @@ class ReducedModelOptions:
         return [*said, *["dynamic"] * (self.bias == "dynamic"), *given]
 
     def length_word(self, length: int) -> str:
+        """Return the word for N in a file's name."""
         return f"N{length}"
 
 
 @dataclass(frozen=True)
 class ProcessOptions:
+    """Options of a transition matrix and of a hidden Markov process."""
+
     process: Annotated[
         str | None,
         option(CHAIN, "PROCESS", "A hidden Markov process by name, with its numbers: flips:p=0.9,"
@@ -212,6 +228,7 @@ class HiddenProcess(ProcessOptions, ReducedModelOptions):
     """A hidden process in place of a chain, for a model that reads one symbol of it."""
 
     def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the model, with the hidden process that files describe."""
         given = super().arguments()
         if self.kernel is not None and self.emission is None:
             raise InputError("--kernel goes with --emission here: give both, a hidden process")
@@ -220,6 +237,7 @@ class HiddenProcess(ProcessOptions, ReducedModelOptions):
         return given
 
     def name_parts(self) -> list[str]:
+        """Return words for the model and the process in a file's name."""
         named = [re.sub("[:,]", "_", self.process)] if self.process else []
         named += [file.stem for file in (self.kernel, self.emission) if file is not None]
         return [*super().name_parts(), *(re.sub(r"[^\w.-]+", "", name) for name in named)]
@@ -236,6 +254,8 @@ _OF_RECIPES = ("learning_rate", "steps", "loss", "batch", "schedule")
 
 @dataclass(frozen=True)
 class OptimizerOptions:
+    """Options of training by an optimizer's steps instead of following the flow."""
+
     optimizer: Annotated[
         Literal["gd", "momentum", "adam", "adamw", "adamw-papers", "own"] | None,
         option(OPTIMIZER, "NAME",
@@ -284,7 +304,10 @@ class OptimizerOptions:
         return choice
 
     def check_optimizer(self, model: str, *of_flow: str) -> None:
-        """InputError for numbers without an optimizer, and for options that only the flow has."""
+        """Raise InputError for options that do not go with --optimizer, or without it.
+
+        ``of_flow`` names those that only the flow has.
+        """
         if self.optimizer is None:
             refuse(self, (*_OF_RECIPES, "d", "nudge"), "without --optimizer the flow is followed")
             return
@@ -295,7 +318,7 @@ class OptimizerOptions:
         self.choice_of_optimizer(model, 0)
 
     def check_optimizer_size(self, model: Any, starts: int) -> None:
-        """InputError if training so many starts together needs more memory than there is."""
+        """Raise InputError if training so many starts together needs more memory than there is."""
         choice = self.choice_of_optimizer(model.name, 0)
         if choice is None or model.name not in MAPPED:  # others are trained in small parts
             return
@@ -309,6 +332,7 @@ class OptimizerOptions:
         )
 
     def optimizer_words(self) -> list[str]:
+        """Return words for the optimizer in a file's name, such as adamw; none without one."""
         if self.optimizer is None:
             return []
         name_parts: list[str] = [self.optimizer]
@@ -320,6 +344,8 @@ class OptimizerOptions:
 
 @dataclass(frozen=True)
 class Window:
+    """The option of the window."""
+
     window: Annotated[
         list[options.Ranges] | None,
         option(WINDOW, "RANGES", "Window, such as x=-2:2,y=-1:1, along the axes of the model's "
@@ -340,6 +366,8 @@ class Window:
 
 @dataclass(frozen=True)
 class Tolerances:
+    """Options of the integrator's errors and steps."""
+
     rtol: Annotated[
         float | None,
         option(ACCURACY, "X", "Relative error per step.  [default: 1e-10 or 1e-6, by model]",
@@ -391,6 +419,7 @@ class Workers:
     resume: options.Resume = False
 
     def check_workers(self) -> None:
+        """Raise InputError if both --jobs and --scheduler are given."""
         if self.jobs > 1 and self.scheduler is not None:
             raise InputError("--jobs and --scheduler are two ways to compute: give one of them")
 
@@ -428,10 +457,14 @@ class FigureFiles(Printed):
     no_legend: Annotated[bool, flag(OUTPUT, "--no-legend", "Leave the legend out.")] = False
 
     def look(self) -> dict[str, Any]:
+        """Return the arguments of ``draw`` that the options give."""
         return {"width": self.width, "title": not self.no_title, "legend": not self.no_legend}
 
     def names(self, *name_parts: str) -> tuple[Path, Path]:
-        """Paths of the figure (--out, or named after the words) and of the record."""
+        """Return the paths of the figure (--out, or named after the words) and of the record.
+
+        InputError if one of them cannot be written.
+        """
         from flowsim.records.netcdf import check_output
 
         out = self.out or Path(f"{'_'.join(name_parts)}.png")
@@ -445,11 +478,14 @@ class ModelFigure(HiddenProcess, ModelOnChain, OptimizerOptions, FigureFiles):
     """A figure of a reduced model on one chain, followed by the flow or trained."""
 
     def files_of(self, kind: str, *more: str) -> tuple[Path, Path]:
-        """``names``, by default of the kind of figure, the model, the optimizer and the chain."""
+        """Return the paths of the figure and of the record, as ``names`` does.
+
+        By default they are named after the kind of figure, model, optimizer, ``more`` and chain.
+        """
         chances = chain_words(self.p, self.q)
         return self.names(kind, *self.name_parts(), *self.optimizer_words(), *more, *chances)
 
 
 def chain_words(p: float | None, q: float | None = None) -> list[str]:
-    """p and q as they stand in a file's name; empty for a model without them."""
+    """Return words for p and q in a file's name, such as p0.5; none for a model without them."""
     return [f"{name}{value:g}" for name, value in (("p", p), ("q", q)) if value is not None]

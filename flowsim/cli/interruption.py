@@ -15,7 +15,7 @@ SENTENCE = "interrupted; nothing is left half written"
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """SIGTERM, with which schedulers end a job, is answered like Ctrl-C: nothing is left half done.
+    """End the block with one sentence and exit code 130 at Ctrl-C or SIGTERM.
 
     Modules that are being loaded, and compiled code, turn a KeyboardInterrupt into other errors, so
     the signal itself is noted. Where something else answers it already, or in another thread than
@@ -24,6 +24,7 @@ def ended_by_signals() -> Iterator[None]:
     came = []
 
     def interrupt(number: int, _: FrameType | None) -> None:
+        """Note the signal, and interrupt the body."""
         came.append(number)
         raise KeyboardInterrupt
 

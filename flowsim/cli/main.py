@@ -62,6 +62,7 @@ class _InSections(TyperCommand):
     """A command whose help lists its options under headings."""
 
     def format_options(self, ctx: typer.Context, formatter: object) -> None:  # type: ignore[override]
+        """Write the help of every option under the heading of its section."""
         sections: dict[str, list[tuple[str, str]]] = {name: [] for name in options.SECTIONS}
         for param in self.get_params(ctx):
             heading = getattr(param, "rich_help_panel", None) or options.OUTPUT
@@ -75,6 +76,7 @@ class _InSections(TyperCommand):
 
 
 def _print_version(asked: bool) -> None:
+    """Print the version and exit, if it is asked for."""
     if asked:
         echo(f"flowsim {installed_version()}")
         raise typer.Exit
@@ -157,6 +159,7 @@ def main() -> None:
 
 
 def _run(arguments: list[str]) -> None:
+    """Run a command line; turn errors into one sentence on stderr and an exit code."""
     log = logging.getLogger("flowsim")
     log.handlers = [_Notices()]
     log.setLevel(logging.WARNING if "--quiet" in arguments else logging.INFO)

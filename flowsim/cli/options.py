@@ -23,6 +23,8 @@ SMALLEST_CHANCE = 1e-12
 
 
 class Interval(NamedTuple):
+    """The ends of a range, low < high."""
+
     low: float
     high: float
 
@@ -53,23 +55,24 @@ class Spread(NamedTuple):
 
 
 def quoted(text: str) -> str:
-    """The text as typed, in quotes, cut to 60 characters."""
+    """Return the text as typed, in quotes, cut to 60 characters."""
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
 def wrong(must: str, text: str) -> typer.BadParameter:
+    """Return the error for a typed text, with what it must be or do."""
     return typer.BadParameter(f"must {must}, not {quoted(text)}.")
 
 
 def positive(text: str) -> float:
-    """A finite number above 0."""
+    """Read a finite number above 0."""
     if not 0 < number(text) < math.inf:
         raise wrong("be a positive number", text)
     return number(text)
 
 
 def interval(text: str) -> Interval:
-    """LOW:HIGH with LOW < HIGH."""
+    """Read LOW:HIGH with LOW < HIGH."""
     low, _, high = text.partition(":")
     bounds = Interval(number(low), number(high))
     if not -math.inf < bounds.low < bounds.high < math.inf:
@@ -78,7 +81,7 @@ def interval(text: str) -> Interval:
 
 
 def assignment(text: str) -> Assignment:
-    """NAME=VALUE with a finite value."""
+    """Read NAME=VALUE with a finite value."""
     name, _, value = text.partition("=")
     if not name.strip() or not math.isfinite(number(value)):
         raise wrong("be NAME=VALUE with a finite value", text)
@@ -86,7 +89,7 @@ def assignment(text: str) -> Assignment:
 
 
 def ranges(text: str) -> Ranges:
-    """NAME=LOW:HIGH,NAME=LOW:HIGH."""
+    """Read NAME=LOW:HIGH,NAME=LOW:HIGH."""
     parts = [part.partition("=") for part in text.split(",")]
     found = Ranges((name.strip(), interval(bounds)) for name, _, bounds in parts)
     if len(found) < len(parts) or "" in found:
@@ -95,7 +98,7 @@ def ranges(text: str) -> Ranges:
 
 
 def setting(text: str) -> Assignment:
-    """NAME=VALUE, a number, True, False or a word."""
+    """Read NAME=VALUE, where the value is a number, True, False or a word."""
     name, equals, value = text.partition("=")
     if not (equals and name.strip().isidentifier()):
         raise wrong("be NAME=VALUE", text)
@@ -107,7 +110,7 @@ def setting(text: str) -> Assignment:
 
 
 def settings(text: str) -> Assignment:
-    """NAME=VALUE, or NAME=LOW:HIGH:COUNT of numbers, whole ones where all are whole."""
+    """Read NAME=VALUE, or NAME=LOW:HIGH:COUNT of numbers, whole ones where all are whole."""
     name, value = setting(text)
     if not (isinstance(value, str) and value.count(":") == 2):
         return Assignment(name, value)
@@ -117,11 +120,12 @@ def settings(text: str) -> Assignment:
 
 
 def model_names() -> list[str]:
+    """Return the names of the built-in models, with which a shell completes a word."""
     return list(BUILT_IN)
 
 
 def model_name(text: str) -> str:
-    """The name of a model, or FILE.py:Class."""
+    """Read the name of a built-in model, or FILE.py:Class."""
     if ":" not in text and text not in BUILT_IN:
         meant = get_close_matches(text.lower().replace("_", "-"), BUILT_IN, 1, 0.75)
         hint = f" (is {meant[0]} meant?)" if meant else ""
@@ -130,7 +134,7 @@ def model_name(text: str) -> str:
 
 
 def _ends(text: str) -> tuple[float, float, int]:
-    """LOW:HIGH:COUNT, increasing, with COUNT of at least 2."""
+    """Read LOW:HIGH:COUNT, increasing, with COUNT of at least 2."""
     low, high, count = (*text.split(":"), "", "")[:3]
     first, last, steps = number(low), number(high), integer(count)
     whole = text.count(":") == 2 and 2 <= steps <= MAX_CELLS
@@ -140,7 +144,7 @@ def _ends(text: str) -> tuple[float, float, int]:
 
 
 def _evenly(text: str) -> list[float]:
-    """A number, or those of LOW:HIGH:COUNT."""
+    """Read a number, or the evenly spaced numbers of LOW:HIGH:COUNT."""
     if ":" not in text:
         return [number(text)]
     low, high, count = _ends(text)
@@ -149,7 +153,7 @@ def _evenly(text: str) -> list[float]:
 
 
 def _one(text: str) -> str:
-    """The text, unless it is the range that only ``scan`` takes."""
+    """Return the text, unless it is the range that only ``scan`` takes."""
     if ":" in text:
         raise typer.BadParameter(
             f"must be one number, not {quoted(text)}: flowsim scan takes a range."
@@ -158,7 +162,7 @@ def _one(text: str) -> str:
 
 
 def probabilities(text: str) -> Numbers:
-    """A probability strictly between 0 and 1, or LOW:HIGH:COUNT, evenly spaced."""
+    """Read a probability strictly between 0 and 1, or LOW:HIGH:COUNT, evenly spaced."""
     values = Numbers(_evenly(text))
     if set(text) & {",", "%"}:
         raise wrong("be a probability with a decimal point, such as 0.5", text)
@@ -168,10 +172,12 @@ def probabilities(text: str) -> Numbers:
 
 
 def probability(text: str) -> float:
+    """Read one probability strictly between 0 and 1."""
     return probabilities(_one(text))[0]
 
 
 def length(text: str) -> int:
+    """Read one number of positions N."""
     count = integer(_one(text))
     if not 1 <= count <= MAX_LENGTH:
         raise wrong(f"be from 1 to {MAX_LENGTH}", text)
@@ -179,7 +185,7 @@ def length(text: str) -> int:
 
 
 def lengths(text: str) -> Counts:
-    """N, or LOW:HIGH:COUNT, evenly spaced and rounded to whole numbers."""
+    """Read N, or LOW:HIGH:COUNT, evenly spaced and rounded to whole numbers."""
     values = Counts(map(round, _evenly(text)) if ":" in text else [integer(text)])
     if not all(1 <= value <= MAX_LENGTH for value in values) or len(set(values)) < len(values):
         raise wrong(f"be from 1 to {MAX_LENGTH}, or LOW:HIGH:COUNT with no number twice", text)
@@ -187,6 +193,7 @@ def lengths(text: str) -> Counts:
 
 
 def states(text: str) -> int:
+    """Read a number of states S."""
     count = integer(text)
     if not 2 <= count <= MAX_STATES:
         raise wrong(f"be from 2 to {MAX_STATES}", text)
@@ -194,7 +201,10 @@ def states(text: str) -> int:
 
 
 def spread(text: str) -> Spread:
-    """A number; LOW:HIGH:COUNT, evenly spaced in the logarithm; or NAME=S,NAME=S."""
+    """Read standard deviations: a number, LOW:HIGH:COUNT or NAME=S,NAME=S.
+
+    Those of a range are evenly spaced in the logarithm.
+    """
     found: float | tuple[float, ...] | dict[str, float]
     if "=" in text:
         found = dict(assignment(part) for part in text.split(","))
@@ -213,7 +223,7 @@ def spread(text: str) -> Spread:
 
 
 def cells(text: str) -> Counts:
-    """64x64, or 64x64x32: cells along each coordinate that varies."""
+    """Read numbers of cells along each coordinate that varies, as 64x64 or 64x64x32."""
     counts = Counts(map(integer, text.lower().split("x")))
     if not all(1 <= count <= MAX_CELLS for count in counts):
         raise wrong(f"be numbers of cells such as 512x512, each from 1 to {MAX_CELLS}", text)
@@ -221,7 +231,7 @@ def cells(text: str) -> Counts:
 
 
 def point(text: str) -> Numbers:
-    """E,W or E,W,A."""
+    """Read a reduced point, E,W or E,W,A."""
     values = Numbers(map(number, text.split(",")))
     if len(values) not in (2, 3) or not all(map(math.isfinite, values)):
         raise wrong("be E,W or E,W,A, finite numbers", text)
@@ -229,7 +239,7 @@ def point(text: str) -> Numbers:
 
 
 def read_kernel(path: Path) -> list[list[float]]:
-    """The numbers of a text file, line by line."""
+    """Return the numbers of a text file, a list for each line; InputError if it has others."""
     rows: list[list[float]] = []
     try:
         with path.open(encoding="utf-8-sig") as lines:
@@ -247,7 +257,10 @@ def read_kernel(path: Path) -> list[list[float]]:
 
 
 def with_windows(arguments: list[str]) -> list[str]:
-    """The words of a command, ``--w-range -3 3`` or ``-3:3`` as ``--window=w=-3:3``."""
+    """Rewrite --w-range, --e-range, --a-range and --range among a command's words as --window.
+
+    For example ``--w-range -3 3``, or ``-3:3``, becomes ``--window=w=-3:3``.
+    """
     found, rest = [], list(arguments)
     while rest:
         word = rest.pop(0)
@@ -281,7 +294,10 @@ MAX_SEED = 2**62
 
 
 def having(option: str, about: bool = False) -> str:
-    """Models with an option, and its description in each."""
+    """Return words for the help: the models with an option.
+
+    With ``about`` each is followed by the option's description.
+    """
     named = []
     for model, own in models_with(option).items():
         only = f" with --{own.requires}" if own.requires else ""
@@ -290,20 +306,23 @@ def having(option: str, about: bool = False) -> str:
 
 
 def option(section: str, metavar: str, help: str, *names: str, **more: Any) -> Any:
-    """An option with a value: its section and words in the help, and arguments for typer."""
+    """Declare an option with a value: its section and words in the help, and more for typer."""
     return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=section, **more)
 
 
 def flag(section: str, option: str, help: str) -> Any:
+    """Declare an option without a value."""
     return typer.Option(option, help=help, rich_help_panel=section)
 
 
 def rate(section: str) -> Any:
+    """Declare the option of the learning rate, in a section of the help."""
     text = "Learning rate.  [default: 1e-3 for Adam and AdamW, else 0.1]"
     return option(section, "X", text, parser=positive)
 
 
 def schedule(section: str) -> Any:
+    """Declare the option of the learning rate's schedule, in a section of the help."""
     text = "Learning rate over time: constant, or cosine with 2 % warm-up."
     return option(section, "KIND", f"{text}  [default: cosine for adamw-papers]")
 

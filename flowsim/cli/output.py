@@ -67,7 +67,10 @@ def _drop(stream: TextIO) -> None:
 def report(
     summary: Summary, files: dict[str, Path], given: Printed, require: float | None = None
 ) -> None:
-    """Print a summary, files and seconds; exit with a code where labels are in doubt."""
+    """Print a summary, files and seconds; exit with a code where labels are in doubt.
+
+    ``require`` is the least ``agreement`` that a comparison's summary must have.
+    """
     whole = {
         **summary,
         "seconds": round(time.perf_counter() - given.began, 3),
@@ -110,7 +113,10 @@ _REMEDIES = {
 def write_figure(
     record: xr.Dataset, figure: Path, stored: Path | None = None, **look: Any
 ) -> Summary:
-    """Draw a record, write figure and record together, and return its summary."""
+    """Draw a record, write figure and record together, and return its summary.
+
+    Without ``stored``, the record's path, the figure alone is written; ``look`` goes to ``draw``.
+    """
     from flowsim.drawing.any_record import draw
     from flowsim.drawing.style import save_figure
     from flowsim.portraits.summaries import summarize
@@ -146,11 +152,12 @@ def write_and_report(
 
 
 def _in_a_line(error: Exception) -> str:
+    """Return the type and the message of an error in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def neutral_command() -> str:
-    """The command line without what changes no result."""
+    """Return the command line, for a record, without options that change no result."""
     kept, words = ["flowsim"], iter(with_windows(sys.argv[1:]))
     for word in words:
         if word in _NEUTRAL_VALUES:
@@ -218,6 +225,7 @@ class Meter:
         self._counts: dict[str, int] = {}
 
     def advance(self, more: int) -> None:
+        """Count ``more`` units as done."""
         self.update(self.done + more)
 
     def update(self, done: int, message: str | None = None) -> None:
@@ -249,6 +257,7 @@ class Meter:
 
 
 def duration(seconds: float) -> str:
+    """Return seconds as text, in the largest unit of which they are at least two."""
     for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
@@ -265,6 +274,7 @@ def progress(total: int, unit: str, quiet: bool = False) -> Iterator[Meter]:
 
 
 def _has_width() -> bool:
+    """Return whether stderr is a terminal with space for a bar; one of unknown width counts."""
     try:
         return sys.stderr.isatty() and os.get_terminal_size(sys.stderr.fileno()).columns > 0
     except (OSError, ValueError):  # a terminal in name alone
@@ -273,6 +283,7 @@ def _has_width() -> bool:
 
 @contextmanager
 def _bar(meter: Meter) -> Iterator[None]:
+    """Show a meter as a bar, on a terminal."""
     from tqdm import tqdm
 
     with tqdm(total=meter.total, unit=f" {meter.unit}", leave=False, delay=0.5) as bar:
@@ -291,10 +302,14 @@ def _bar(meter: Meter) -> Iterator[None]:
 
 @contextmanager
 def _lines(meter: Meter) -> Iterator[None]:
-    """A thread prints, since a single call of the body may take minutes."""
+    """Print a meter as a line every ten seconds.
+
+    A thread prints, since a single call of the body may take minutes.
+    """
     ended, began, stream = threading.Event(), time.monotonic(), sys.stderr
 
     def go_on() -> None:
+        """Print a line every ten seconds, until the body has ended."""
         while not ended.wait(EVERY):
             warn(meter.line(time.monotonic() - began), stream)
 

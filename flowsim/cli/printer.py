@@ -17,7 +17,7 @@ _COLUMNS = 3
 
 
 def as_text(summary: Mapping[str, Any]) -> str:
-    """A line for each entry that holds something.
+    """Return a summary as aligned lines, one for each entry that holds something.
 
     Nested dictionaries are indented; several with the same keys, and columns, are tables.
 
@@ -33,7 +33,11 @@ def as_text(summary: Mapping[str, Any]) -> str:
 
 
 def _lines(entries: Mapping[str, Any], indent: str = "") -> list[tuple[str, str]]:
-    """Names and texts; a line without a text is printed whole; of many numbers the largest."""
+    """Return the lines of a dictionary as pairs (name, text), nested ones indented.
+
+    The text of a heading or of a table's line is "", its name the whole line. Of more than 20
+    numbers the largest are named, and the rest is summed up.
+    """
     lines: list[tuple[str, str]] = []
     columns = _columns(entries, 1 if indent else _COLUMNS)
     if len(entries) > _MANY and all(isinstance(x, (int, float)) for x in entries.values()):
@@ -70,7 +74,10 @@ def _lines(entries: Mapping[str, Any], indent: str = "") -> list[tuple[str, str]
 
 
 def _columns(entries: Mapping[str, Any], least: int) -> dict[str, list[Any]]:
-    """The lists of numbers of one length, where at least so many make a table."""
+    """Return the lists of numbers that make a table, by name: those of the commonest length.
+
+    There are none if they are fewer than ``least``.
+    """
     lists = {name: value for name, value in entries.items()
              if isinstance(value, list) and value
              and all(x is None or isinstance(x, Number) for x in value)}  # fmt: skip
@@ -83,7 +90,7 @@ def _columns(entries: Mapping[str, Any], least: int) -> dict[str, list[Any]]:
 def _records(
     rows: Sequence[Mapping[str, Any]], indent: str, names: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
-    """A table with a row for each dictionary, by name if they have names."""
+    """Return a table with a row for each dictionary, with its name before it if it has one."""
     keys = list(dict.fromkeys(key for row in rows for key in row))
     head = [*([""] if names else []), *keys]
     beside = zip(names, rows, strict=True) if names else ((None, row) for row in rows)
@@ -93,6 +100,7 @@ def _records(
 
 
 def _table(rows: Sequence[Sequence[Any]], indent: str) -> list[tuple[str, str]]:
+    """Return rows of cells as lines (line, ""), with all columns aligned to the right."""
     texts = [[_text(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     return [
@@ -102,6 +110,7 @@ def _table(rows: Sequence[Sequence[Any]], indent: str) -> list[tuple[str, str]]:
 
 
 def _text(value: Any) -> str:
+    """Return a value in words: "unknown" for None, 8 digits of a float, 10 entries of a list."""
     if value is None:
         return "unknown"
     if isinstance(value, float):

@@ -24,7 +24,7 @@ class Checkpoint(NamedTuple):
 
 
 def read_checkpoints(folder: str | Path) -> list[Checkpoint]:
-    """The checkpoints of a folder in the order of their steps, such as ``step_200.safetensors``.
+    """Read the checkpoints of a folder, such as ``step_200.safetensors``, in order of their steps.
 
     A folder may also hold one folder a step, such as ``checkpoint-200/model.safetensors``, where
     weights may be in several files.

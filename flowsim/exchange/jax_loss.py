@@ -37,9 +37,11 @@ def from_jax(formula: Callable[..., Any], name: str = "", metric: tuple[float, .
         raise InputError("a loss in JAX needs jax: pip install 'flowsim-lab[jax]'") from None
 
     def row(theta: Any) -> Any:
+        """The loss of one θ, (k,)."""
         return formula(*theta)
 
     def method(function: Callable[..., Any], order: int) -> Callable[..., Tensor]:
+        """Make a method of θ (..., k) of a function of one θ, whose values have ``order`` axes."""
         each = jax.jit(jax.vmap(function))
 
         def of_rows(self: Model, theta: Tensor) -> Tensor:

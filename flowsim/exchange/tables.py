@@ -71,7 +71,7 @@ def write_table(record: xr.Dataset, path: str | Path) -> None:
 
 
 def _named(variable: xr.DataArray) -> xr.DataArray:
-    """Flags by their names; everything else unchanged."""
+    """Return a variable with its codes replaced by their names; one without names unchanged."""
     names = str(variable.attrs.get("flag_meanings", "")).split()
     if not names:
         return variable
@@ -79,7 +79,7 @@ def _named(variable: xr.DataArray) -> xr.DataArray:
 
 
 def _places(record: xr.Dataset) -> list[tuple[Any, ...]]:
-    """The dimensions of each kind of row."""
+    """Return the dimensions that the rows of a table run over, for each kind of row."""
     given = dict.fromkeys(record[name].dims for name in record.data_vars)
     if "label" in record:  # the largest that share its dimensions
         starts = set(record["label"].dims)

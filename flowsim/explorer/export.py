@@ -29,7 +29,7 @@ _OPTIONS = {"--p", "--q", "--length", "--states", "--hidden-per-state", "--atten
 
 
 def command_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> str:
-    """Write shell lines that draw the plane, follow the starts and repeat the training."""
+    """Return shell lines that draw the plane, follow the starts, and train from ``trained``."""
     model = _chain_options(view)
     model += [] if view.spec.name == View().spec.name else ["--model", view.spec.name]
     for name, value in view.written.items():
@@ -71,12 +71,13 @@ def command_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> s
 
 
 def _chain_options(view: View) -> list[str]:
+    """Return the words --p and --q with their values, as far as the model's chain has them."""
     chances = [name for name in ("p", "q") if view.trainable and name in view.spec.options]
     return [word for n in chances for word in (f"--{n}", f"{view.spec.get(n)!r}")]
 
 
 def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> str:
-    """Python that computes and draws what the page shows."""
+    """Return Python that computes and draws what the page shows, and trains from ``trained``."""
     x_low, x_high, y_low, y_high = view.window
     words = [repr(view.spec.name), *(f"{n}={value!r}" for n, value in view.written.items())]
     used = ["theta_at"] * bool(view.starts or view.cloud) + ["with_axes"] * bool(view.axes)
@@ -124,6 +125,7 @@ def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> st
 
 
 def _training_lines(view: View, full: FullSettings, start: Start) -> list[str]:
+    """Return lines of Python that train the full transformer from one start."""
     arch, held = training.full_architecture(view, full), view.fixed_values
     theta = training.canonical_point(view, start).tolist()
     recipe = [f'"{full.trainer}"', f"steps={full.steps}"]
@@ -162,9 +164,10 @@ def _training_lines(view: View, full: FullSettings, start: Start) -> list[str]:
 def explored_record(
     view: View, orbits: Sequence[Orbit], runs: Sequence[Run], stop: Stop = lambda: False
 ) -> xr.Dataset:
-    """The portrait of the window, with the page's orbits, cloud and training runs in it."""
+    """Return the portrait of the window, with the page's orbits, cloud and runs of training."""
 
     def look(_: int) -> None:
+        """Raise ``Stopped`` if nobody waits for the record any more."""
         if stop():
             raise Stopped
 
@@ -216,7 +219,7 @@ def saved_file(
     stop: Stop = lambda: False,
     laid: Mapping[str, np.ndarray] | None = None,
 ) -> tuple[str, bytes]:
-    """A name and the bytes of a page's figure (png, svg) or record (nc), with paths over it."""
+    """Return name and bytes of a page's figure (png, svg) or record (nc), with paths over it."""
     record = explored_record(view, orbits, runs, stop)
     record = with_paths(record, laid) if laid else record
     own = {} if view.spec.is_own else view.spec.options

@@ -47,7 +47,10 @@ _ONE = Lock()
 
 @dataclass(frozen=True)
 class Cells:
-    """Labels of cells, axes (y, x): codes of ``ends_of`` or ``UNKNOWN``."""
+    """The end of every cell of the window: codes of ``ends_of`` or ``UNKNOWN``, axes (y, x).
+
+    ``decided_by`` is "closed form", "flow" or ""; ``final`` says that no finer cells follow.
+    """
 
     label: np.ndarray
     decided_by: str
@@ -62,7 +65,11 @@ class Cells:
 
 
 class KnownEnds:
-    """The ends of a model, with the same codes on all pages; searched where it names none."""
+    """The ends that orbits of a model can have, with the same codes on all pages.
+
+    The ends of a model that names none are found by following starts. A code is an index of
+    ``names``; ``captions`` describes found ends by name.
+    """
 
     def __init__(self, model: Model) -> None:
         self._lock, self._ends = Lock(), Ends(model)
@@ -70,7 +77,7 @@ class KnownEnds:
         self.captions: dict[str, str] = {}
 
     def identify(self, limits: Limits) -> np.ndarray:
-        """The code of every limit, (n,)."""
+        """Return the code of the end that each of n limits is, (n,)."""
         ends = self._ends
         with self._lock:
             if not self.named and not ends.found:
@@ -88,7 +95,7 @@ _known_ends = lru_cache(maxsize=64)(KnownEnds)
 
 
 def ends_of(view: View) -> KnownEnds:
-    """The ends of the view's model, by the codes of its cells."""
+    """Return the ends of the view's model, to which the codes of its cells refer."""
     with _ONE:
         return _known_ends(view.model)
 
@@ -102,7 +109,10 @@ def resolutions(view: View) -> tuple[int, ...]:
 
 
 def cells_at_once(view: View) -> Cells:
-    """Labels that are ready while a slider moves: by a closed form or a quick flow, else none."""
+    """Return labels that are ready while a slider moves, all unknown for a slow model.
+
+    They are by a closed form or a quick flow.
+    """
     model = view.model
     y, x = centres(view, _CLOSED)
     inside = closed_basin(model, theta_on_grid(model.plane, x, y, view.fixed_values))
@@ -120,7 +130,10 @@ def cells_at_once(view: View) -> Cells:
 
 
 def refined(view: View, stop: Stop, beyond: int = 0) -> Iterator[Cells]:
-    """Ever finer labels by the flow, of more than ``beyond`` cells a side; raises ``Stopped``."""
+    """Yield ever finer labels by the flow, of more than ``beyond`` cells a side.
+
+    Raises ``Stopped``.
+    """
     sizes = resolutions(view)
     for size in (size for size in sizes if size > beyond):
         y, x = (v.ravel() for v in np.meshgrid(*centres(view, size), indexing="ij"))
@@ -129,14 +142,17 @@ def refined(view: View, stop: Stop, beyond: int = 0) -> Iterator[Cells]:
 
 
 def first_look(view: View, stop: Stop) -> Iterator[Cells | xr.Dataset]:
-    """The coarsest of the labels that the flow decides, and then the curves."""
+    """Yield the coarsest of the labels that the flow decides, and then the curves."""
     yield from islice(refined(view, stop), 1)
     if not stop():
         yield landscape(view, fine=False)
 
 
 def followed(view: View, y: np.ndarray, x: np.ndarray, stop: Stop) -> np.ndarray:
-    """Codes of the ends of starts by the flow, mirror images followed once; raises ``Stopped``."""
+    """Follow starts at y and x, (n,) each, and return the codes of their ends, (n,).
+
+    Of mirror images one is followed. Raises ``Stopped``.
+    """
     model = view.model
     mirrored = model.plane.mirrored(view.fixed_values)
     place = np.round(np.abs(y) if mirrored else y, 12) + 1j * np.round(x, 12)
@@ -158,12 +174,16 @@ def followed(view: View, y: np.ndarray, x: np.ndarray, stop: Stop) -> np.ndarray
 
 
 def centres(view: View, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the centres of size × size cells of the window: along y, (size,), and along x."""
     x_low, x_high, y_low, y_high = view.window
     return cell_centres(y_low, y_high, size), cell_centres(x_low, x_high, size)
 
 
 def landscape(view: View, fine: bool) -> xr.Dataset:
-    """The curves and arrows of the window; a coarse layer leaves out what is slow to find."""
+    """Return a record with the curves and arrows of the window.
+
+    Unless ``fine``, what is slow to find is left out.
+    """
     x_low, x_high, y_low, y_high = view.window
     points, arrows = _FINE if fine else _QUICK
     plane = view.model.plane
@@ -177,7 +197,10 @@ def landscape(view: View, fine: bool) -> xr.Dataset:
 
 
 def runs(on: np.ndarray) -> np.ndarray:
-    """Runs of cells that are on along each row of (rows, columns): (n, 3) row, first, end."""
+    """Return the runs of true cells along each row of a mask (rows, columns).
+
+    Each is (row, first column, column after the last) in an array (n, 3).
+    """
     padded = np.zeros((on.shape[0], on.shape[1] + 2), np.int8)
     padded[:, 1:-1] = on
     change = np.diff(padded, axis=1)
@@ -197,7 +220,10 @@ _ROUGH, _FINER = 2, 4
 
 
 class Border(NamedTuple):
-    """Straight pieces, (n, 2, 2), around basins, and beside starts that end in a saddle; y, x."""
+    """Boundaries as straight pieces (n, 2, 2): number, first and last point, (y, x).
+
+    ``basins`` are around basins, ``saddles`` beside starts that end in a saddle.
+    """
 
     basins: np.ndarray = np.empty((0, 2, 2))
     saddles: np.ndarray = np.empty((0, 2, 2))
@@ -213,7 +239,7 @@ def has_border(view: View) -> bool:
 
 
 def border(view: View, cells: Cells, stop: Stop) -> Border:
-    """The boundary between labelled cells, each point by bisection; raises ``Stopped``."""
+    """Return the boundary between labelled cells, each point by bisection; raise ``Stopped``."""
     y, x = centres(view, cells.label.shape[0])
     halvings = HALVINGS if cells.final else _ROUGH if len(y) == resolutions(view)[0] else _FINER
     ends, names = ends_of(view), (view.y, view.x)
@@ -230,7 +256,10 @@ def border(view: View, cells: Cells, stop: Stop) -> Border:
 
 
 def at_rest(view: View, stop: Stop, first: Cells | None = None) -> Iterator[Layer]:
-    """Layers of a plane once its sliders rest, from coarse to fine: cells, border, landscape."""
+    """Yield all layers of a plane once its sliders rest, its labels from coarse to fine.
+
+    ``first`` are labels that are drawn already.
+    """
     if first is not None:
         yield border(view, first, stop)
     if not stop():

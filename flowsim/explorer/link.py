@@ -27,7 +27,7 @@ _OPTIONS = {name: about.default for model in BUILT_IN
 
 
 def to_query(view: View, full: FullSettings | None = None) -> str:
-    """The query that ``from_query`` reads as this view; numbers are written so that they return."""
+    """Return the query that ``from_query`` reads as this view and these settings of training."""
     pairs = [("model", view.spec.name)]
     if view.spec.is_own:
         pairs += [(f"set-{name}", repr(value)) for name, value in view.numbers.items()]
@@ -53,7 +53,10 @@ def to_query(view: View, full: FullSettings | None = None) -> str:
 def from_query(
     query: Mapping[str, Sequence[bytes | str]], usual: View | None = None
 ) -> tuple[View, FullSettings, list[str]]:
-    """The view that a link asks for, its training, and a sentence on values that are left out."""
+    """Return the view that a link asks for, its training, and sentences on what is left out.
+
+    ``query`` has lists of texts by name; ``usual`` is the view of a link that asks for nothing.
+    """
     view, full = usual or View(), FullSettings()
     by_name: dict[str, list[str]] = {}
     for name, values in query.items():  # as short texts, at least one of a name
@@ -75,12 +78,14 @@ def from_query(
 
 
 def _finite(text: str) -> float:
+    """Return the finite number that a text of the link spells; InputError if it spells none."""
     if not math.isfinite(value := number(text)):
         raise InputError(f"a number of the link is none: {text[:40]!r}")
     return value
 
 
 def _whole(text: str) -> int:
+    """Return the integer of at least 0 that a text of the link spells; InputError if none."""
     if (value := integer(text)) < 0:
         raise InputError(f"a whole number of the link is none: {text[:40]!r}")
     return value
@@ -95,7 +100,7 @@ _FULL: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def _read_model(view: View, by_name: Mapping[str, list[str]]) -> View:
-    """The view with the model that a link names, or with the options alone that it gives."""
+    """Return the view with the model that a link names, or with the options alone that it gives."""
     name = by_name["model"][-1] if "model" in by_name else view.spec.name
     if ":" in name:
         if name != view.spec.name:  # which would be run
@@ -121,12 +126,16 @@ def _read_model(view: View, by_name: Mapping[str, list[str]]) -> View:
 
 
 def _side(view: View, axis: str) -> str:
-    """Name of an axis in a link; a coordinate of a user's model may share it with another key."""
+    """Return the key of an axis's range in a link.
+
+    It is the name of the axis, with "range-" before it if the model has no chain: then coordinates
+    may have the names of other keys.
+    """
     return axis if view.trainable else f"range-{axis}"
 
 
 def _changed(view: View, key: str, values: list[str]) -> View:
-    """The view with a link's values of one key; unknown keys change nothing."""
+    """Return the view with a link's values of one key; unknown keys change nothing."""
     text = values[-1]
     if not view.spec.is_own and type(view.spec.get(key)) is float:
         return view.with_arguments(**{key: _finite(text)})
@@ -151,6 +160,7 @@ def _changed(view: View, key: str, values: list[str]) -> View:
 
 
 def _parts(text: str, separator: str, count: int) -> list[float]:
+    """Return the numbers of a text between separators; InputError unless they are ``count``."""
     parts = text.split(separator)
     if len(parts) != count:
         raise InputError(f"a part of the link needs {count} numbers")

@@ -39,7 +39,7 @@ _SWITCH = 2e-4
 
 
 def open_port(port: int) -> int:
-    """The port, or a free one for 0."""
+    """Return the port if it can be used, or a free one for 0; InputError if it cannot."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -53,6 +53,7 @@ def open_port(port: int) -> int:
 
 
 def _fill(usual: View, pools: Pools, visits: set[Visit], document: Document) -> None:
+    """Build a visitor's page in a bokeh document, with the view that its address asks for."""
     visits -= {visit for visit in visits if visit.jobs.closed}
     document.title = "flowsim explorer"
     if len(visits) >= MOST_PAGES:
@@ -68,14 +69,17 @@ def _fill(usual: View, pools: Pools, visits: set[Visit], document: Document) -> 
 
 
 def is_news(record: logging.LogRecord) -> bool:
-    """Return whether a line of the log is no mere surprise at messages of closed pages."""
+    """Return whether a log line is more than bokeh's surprise at messages of closed pages."""
     fault, trace = (record.exc_info or (None, None, None))[1:]
     within = [frame.f_globals.get("__name__") for frame, _ in walk_tb(trace)]
     return not (isinstance(fault, AssertionError) and within[-1:] == ["bokeh.server.connection"])
 
 
 def serve(usual: View, port: int, ready: Callable[[str], None]) -> None:
-    """Serve pages of this machine alone until Ctrl-C or SIGTERM, then end cleanly."""
+    """Serve pages of this machine alone until Ctrl-C or SIGTERM, then end cleanly.
+
+    ``usual`` is the view of an address that asks for nothing; ``ready`` is called with the address.
+    """
     sys.setswitchinterval(_SWITCH)
     logging.getLogger("bokeh").setLevel(logging.ERROR)  # pages that go away are no news
     for name in ("bokeh.server.protocol_handler", "tornado.application"):
@@ -97,6 +101,7 @@ def serve(usual: View, port: int, ready: Callable[[str], None]) -> None:
             warm(usual.with_model(name, **options))
 
     def end(*_: object) -> None:
+        """Stop the server's loop, from a signal's handler."""
         loop.add_callback_from_signal(loop.stop)
 
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -64,6 +64,7 @@ class Orbit:
 
 
 def follow_start(view: View, start: Start, stop: Stop = lambda: False) -> Orbit:
+    """Follow the flow from a start to its end, and also backward if the view asks for it."""
     model = view.model
     y, x = (torch.tensor([value], dtype=torch.float64) for value in start)
     theta = theta_at(model.plane, x, y, view.fixed_values)
@@ -93,14 +94,21 @@ def follow_start(view: View, start: Start, stop: Stop = lambda: False) -> Orbit:
 
 
 def edge_of(view: View, start: Start, stop: Stop) -> float:
-    """The distance to the nearest start that ends elsewhere; raises ``Stopped``."""
+    """Return the distance from a start to the nearest place in the window with another end.
+
+    It is infinite if there is none, and NaN for a start in no basin. Raises ``Stopped``, also after
+    ten seconds of the processor.
+    """
     from flowsim.boundary.distance import Search  # loads scipy.interpolate
 
     plane, (x_low, x_high, y_low, y_high) = view.model.plane, view.window
     until = thread_time() + _LONGEST
 
     class InSlices(Search):
+        """A search that can be stopped, and whose ends have the same codes on all pages."""
+
         def label(self, points: np.ndarray, exact: bool = True) -> np.ndarray:
+            """Return the codes of the ends of points (m, 2), as (y, x); −1 of those in no basin."""
             codes = followed(
                 view, points[:, 0], points[:, 1], lambda: stop() or thread_time() > until
             )
@@ -116,7 +124,11 @@ def edge_of(view: View, start: Start, stop: Stop) -> float:
 
 
 def _to_its_end(view: View, theta: Tensor, limits: Limits) -> tuple[Tensor, Tensor]:
-    """Times and points of an orbit, for as long as its end is away from it in the window."""
+    """Return times (n,) and points (n, k) of an orbit, up to near its end.
+
+    It is followed to ever smaller rests of the excess loss, until the rest of the way is within a
+    hundredth of the window's sides.
+    """
     x_low, x_high, y_low, y_high = view.window
     sides = torch.tensor([y_high - y_low, x_high - x_low], dtype=torch.float64)
     end, times, rows = view.model.plane.project(limits.theta)[0, :2], None, None
@@ -133,6 +145,7 @@ def _to_its_end(view: View, theta: Tensor, limits: Limits) -> tuple[Tensor, Tens
 
 
 def _path(model: Model, times: Tensor, rows: Tensor) -> Path:
+    """Return the path through points (n, k) at these times; the gap of some models is NaN."""
     at, fixable = model.plane.project(rows), model.plane.fixable
     others = dict(zip(fixable, at[:, 2:].T.numpy(), strict=False))
     others |= {n: rows[:, i].numpy() for i, n in enumerate(model.coordinates) if n in fixable}
@@ -143,10 +156,10 @@ def _path(model: Model, times: Tensor, rows: Tensor) -> Path:
 
 
 def _backward(view: View, theta: Tensor, stop: Stop) -> Path | None:
-    """The way that leads to a start, by its length: dθ/ds = −v/‖v‖, dt/ds = −1/‖v‖.
+    """Follow the flow backward from θ (k,), by length: dθ/ds = −v/‖v‖, dt/ds = −1/‖v‖.
 
-    Runge-Kutta steps, for the eye; one that would turn back, past a point where the flow rests or a
-    kink that two orbits leave, is halved.
+    Returns the path up to θ, or None if there is no step. Runge-Kutta steps, for the eye; one that
+    would turn back, past a point where the flow rests or a kink that two orbits leave, is halved.
     """
     model = view.model
     x_low, x_high, y_low, y_high = view.window
@@ -179,7 +192,7 @@ def _backward(view: View, theta: Tensor, stop: Stop) -> Path | None:
 
 
 def _heading(model: Model, theta: Tensor) -> tuple[Tensor, float]:
-    """The unit vector against the flow, zero where it rests, and the flow's speed."""
+    """Return the unit vector against the flow at θ (k,), zero where it rests, and the speed."""
     v = model.field(theta[None])[0]
     size = float(v.norm())
     return -v / max(size, _REST), size
@@ -191,7 +204,10 @@ _AT_ONCE = 10
 
 @dataclass(frozen=True)
 class CloudShare:
-    """Starts of a cloud that have been followed, of ``wanted``, with codes of their ends."""
+    """Starts (y, x) of a cloud that were followed so far, and codes of their ends in ``label``.
+
+    ``wanted`` is how many will be followed in all.
+    """
 
     y: np.ndarray
     x: np.ndarray
@@ -199,14 +215,17 @@ class CloudShare:
     wanted: int
 
     def share(self, label: int) -> tuple[float, float, float]:
-        """The share with that code among those that were followed, and its Wilson interval."""
+        """Return the share with that code among the followed starts, and its Wilson interval."""
         count = np.array((self.label == label).sum())
         low, high = wilson_interval(count, len(self.label))
         return float(count / len(self.label)), float(low), float(high)
 
 
 def cloud_shares(view: View, stop: Stop = lambda: False) -> Iterator[CloudShare]:
-    """The shares of the view's cloud, ever more of its starts; raises ``Stopped``."""
+    """Follow the starts of the view's cloud part by part, and yield all that are known each time.
+
+    Raises ``Stopped``.
+    """
     if view.cloud is None:
         return
     model, ends, label = view.model, ends_of(view), np.empty(0, np.int8)

@@ -48,7 +48,11 @@ _FIRST, _LATER = 0.02, 1.12
 
 @dataclass(frozen=True)
 class FullSettings:
-    """Trainer and sizes of a run of the full transformer; None is the model's N, the usual rate."""
+    """Trainer and sizes of a run of the full transformer.
+
+    A ``length`` of None is the N of the view's model, a ``learning_rate`` of None the usual one of
+    the trainer.
+    """
 
     trainer: str = "gd"
     d: int = 8
@@ -79,7 +83,7 @@ class FullSettings:
 
 
 def check_training(view: View, settings: FullSettings) -> None:
-    """InputError, in a sentence for the page, where this trainer cannot train these sizes."""
+    """Raise InputError, a sentence for the page, where this trainer cannot train these sizes."""
     p, q, states = (view.spec.get(name) for name in ("p", "q", "states"))
     if states is None and view.chain != BinaryChain(p, q):
         name = view.spec.name
@@ -96,7 +100,7 @@ def check_training(view: View, settings: FullSettings) -> None:
 
 
 def full_architecture(view: View, settings: FullSettings) -> Architecture:
-    """One layer with softmax attention; untied, or with S logits, where the view's model is."""
+    """Return one layer with softmax attention; untied, or with S logits, as the view's model is."""
     states, sizes = view.spec.get("states"), (settings.d, full_length(view, settings.length))
     if states is None:
         return Architecture(*sizes, tied=not is_untied(view))
@@ -105,12 +109,16 @@ def full_architecture(view: View, settings: FullSettings) -> Architecture:
 
 
 def is_untied(view: View) -> bool:
+    """Return whether the view's model has an unembedding of its own."""
     tied: bool = cast(Any, view.model).tied
     return not tied
 
 
 def first_weights(view: View, settings: FullSettings, start: Start) -> Weights:
-    """The start's lift with the noise, its unembedding and bias as the view holds them."""
+    """Return the first weights of training: the lift of a start, with noise if it is set.
+
+    Unembedding u and bias b are as the view holds them.
+    """
     arch, point = full_architecture(view, settings), canonical_point(view, start)
     held = view.fixed_values
     if arch.output == "states":
@@ -123,13 +131,16 @@ def first_weights(view: View, settings: FullSettings, start: Start) -> Weights:
 
 
 def canonical_point(view: View, start: Start) -> Tensor:
-    """The start as a canonical point, (1, 2), or (1, 3) with the view's a where it has one."""
+    """Return the start as a point (e, w), (1, 2), or (e, w, a), (1, 3), with the view's a."""
     held = [view.fixed_values.get("a", 0.0)] if view.has_slice else []
     return torch.tensor([[start.y, start.x, *held]], dtype=torch.float64)
 
 
 def logit_gap(arch: Architecture, weights: Weights, tokens: Tensor) -> float:
-    """Mean logit after a one minus after a zero, or of S logits the own minus the others."""
+    """Return the mean logit after a one minus after a zero, of sequences of tokens.
+
+    Of S logits it is the mean of that of the current symbol minus the mean of the others.
+    """
     with torch.no_grad():
         logit = forward(arch, weights, tokens)[0]
     if arch.output == "states":
@@ -170,11 +181,15 @@ class Run:
 
 
 def training(view: View, run: Run, stop: Stop) -> Iterator[Run]:
-    """Train; yields the run again and again, its curve longer every time."""
+    """Train as ``run`` says, and yield it after each look, its curve one point longer.
+
+    At the end it is yielded once more, and ``ended`` says why. ``stop`` is asked in between.
+    """
     check_training(view, run.settings)
     began = monotonic()
 
     def halted() -> bool:
+        """Return whether the run is to stop: it was asked to, or its time is over."""
         return stop() or monotonic() - began > LONGEST
 
     moves = _descent if run.settings.trainer in ("gd", "flow") else _sampled
@@ -192,7 +207,10 @@ def training(view: View, run: Run, stop: Stop) -> Iterator[Run]:
 
 
 def _descent(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label]]:
-    """Train by gradient descent or the flow on the exact loss, until the outcome is decided."""
+    """Train by gradient descent or the flow on the exact loss, until the outcome is decided.
+
+    Yields what each look sees, and the outcome so far.
+    """
     settings = run.settings
     point, weights = canonical_point(view, run.start), first_weights(view, settings, run.start)
     own = {name: view.spec.get(name) for name in ("p", "q", "states", "hidden_per_state")}
@@ -205,6 +223,7 @@ def _descent(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label
     rate, until, step = settings.rate, _FIRST, 0
 
     def look() -> tuple[Progress, Label]:
+        """Measure the run as it is now; return that and its outcome."""
         now = float(side.time[0])
         side.most_steps = 2**62  # what has used up its steps is measured too
         line = side.measure(now)
@@ -218,6 +237,7 @@ def _descent(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label
         return point, label
 
     def pause() -> None:
+        """Raise ``Stopped`` if the run is to stop."""
         if stop():
             raise Stopped
 
@@ -244,14 +264,15 @@ def _descent(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label
 
 
 def _next_look(step: int, steps: int) -> int:
-    """The step at which a run is looked at next: often at first, then at equal distances."""
+    """Return the step of the next look at a run: often at first, then at equal distances."""
     return min(step + max(1, min(steps // _POINTS, step // 4 + 1)), steps)
 
 
 def _sampled(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label]]:
     """Train by SGD or AdamW on fresh batches.
 
-    It has learned where at most a tenth of the gap is left in the last tenth of its looks.
+    Yields what each look sees, and the outcome so far. It has learned where at most a tenth of the
+    gap is left in the last tenth of its looks.
     """
     full, chain, arch = run.settings, view.chain, full_architecture(view, run.settings)
     assert isinstance(chain, GapChain)
@@ -268,6 +289,7 @@ def _sampled(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label
     time = 0.0
 
     def look() -> Progress:
+        """Measure the run as it is now."""
         session.measure(torch.full((1,), torch.nan))
         latest = {name: values[-1] for name, values in session.history.items()}
         if arch.output == "states":

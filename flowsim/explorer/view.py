@@ -65,9 +65,11 @@ class GaussianCloud(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """Fields that are shown: ``fixed`` are coordinates beside the plane, ``axes`` a user's own.
+    """What a page shows: a model, a window of its plane, starts and a cloud; checked when made.
 
-    ``logs`` are names from ``LOGS`` with logarithmic axes; None for the default of the view.
+    ``fixed`` are coordinates beside the plane with their values, ``axes`` those of the plane of a
+    user's model where they were chosen. ``logs`` are names from ``LOGS`` with logarithmic axes;
+    None for the default of the view.
     """
 
     spec: ModelSpec = field(default_factory=lambda: ModelSpec.first("canonical"))
@@ -110,11 +112,12 @@ class View:
 
     @property
     def chain(self) -> Any:
-        """The data of the model; None of a model that is just a formula."""
+        """The Markov chain or process of the model; None for a model that is just a formula."""
         return getattr(self.model, "chain", None)
 
     @property
     def model(self) -> Model:
+        """The model, its plane along ``axes`` where they were chosen."""
         return _showing(self.spec.build(), self.axes)
 
     @property
@@ -129,20 +132,23 @@ class View:
 
     @property
     def x(self) -> str:
+        """The name of the horizontal axis."""
         return self.model.plane.x
 
     @property
     def y(self) -> str:
+        """The name of the vertical axis."""
         return self.model.plane.y
 
     @property
     def usual_window(self) -> Window:
+        """The window that the model's plane has by default."""
         window = self.model.plane.window
         return Window(*window[self.x], *window[self.y])
 
     @property
     def at_once(self) -> bool:
-        """Return whether the flow labels a picture while a slider moves."""
+        """Return whether the flow is quick enough to label a picture while a slider moves."""
         return CELLS_AT_ONCE**2 * solver_of(self.model).defaults.cost < 0.1
 
     @property
@@ -152,17 +158,22 @@ class View:
 
     @property
     def numbers(self) -> dict[str, float]:
+        """The numeric arguments of the model, by name."""
         return {k: v for k, v in self.spec.options.items() if type(v) in (int, float)}
 
     @property
     def written(self) -> dict[str, Any]:
-        """Arguments that links and commands need: numbers, changed ones, all of a user's."""
+        """Arguments that links and commands have to say, by name.
+
+        These are numbers, all others that differ from their defaults, and all of a user's model.
+        """
         usual = self.spec.parameters
         return {k: v for k, v in self.spec.options.items()
                 if self.spec.is_own or k in self.numbers or v != usual[k].default}  # fmt: skip
 
     @property
     def fixed_values(self) -> dict[str, float]:
+        """The values of the coordinates that are held beside the plane, by name."""
         return dict(self.fixed)
 
     @property
@@ -179,10 +190,15 @@ class View:
         return fixable[0] if fixable and not self.trainable else None
 
     def with_arguments(self, **arguments: float) -> View:
+        """Return the view with these arguments of its model changed."""
         return replace(self, spec=self.spec.replace(**arguments))
 
     def with_model(self, model: str, **options: object) -> View:
-        """Another model, with those options and held values that it takes, but no switches."""
+        """Return the view with another model, or with other options of the same one.
+
+        A new model keeps former arguments that it has too, but for switches and what its slider
+        does not reach; and starts and cloud, if its axes have the same names.
+        """
         same = model == self.spec.name
         kind = self.spec.kind if same else built_in(model)
         shown = {name: about.slider for name, about in parameters(kind).items() if about.slider}
@@ -207,13 +223,16 @@ class View:
         return view
 
     def with_slice(self, value: float) -> View:
-        """The slice at another value of the coordinate that has the slider."""
+        """Return the view with another value of the coordinate ``slice_name``."""
         name = self.slice_name or "a"
         fixed_values = {**self.fixed_values, name: value}
         return replace(self, fixed=tuple((k, v) for k, v in fixed_values.items() if v or k != name))
 
     def with_start(self, y: float, x: float, number: int | None = None) -> View:
-        """One more orbit, or that one from elsewhere, rounded to what a click can mean."""
+        """Return the view with a start added at (y, x), or with start ``number`` moved there.
+
+        The place is rounded, to a thousandth of the window or finer.
+        """
         x_low, x_high, y_low, y_high = self.window
         digits = max(0, 3 - math.floor(math.log10(min(x_high - x_low, y_high - y_low))))
         at = len(self.starts) if number is None else number
@@ -223,17 +242,17 @@ class View:
 
 @lru_cache(maxsize=64)
 def _showing(model: Model, axes: tuple[str, ...]) -> Model:
-    """One object per model and axes, since it caches its results."""
+    """Return the model with these axes, one object for both, since it caches its results."""
     return with_axes(model, *axes)
 
 
 def full_length(view: View, wanted: int | None = None) -> int:
-    """N of the full transformer: what is wanted, else the view's model's own, else the usual."""
+    """Return N of the full transformer: ``wanted``, else that of the view's model, or the usual."""
     return wanted or view.spec.get("length") or LENGTH.default
 
 
 def within(argument: str, value: float, low: float, high: float) -> None:
-    """InputError unless a value is a number between two others."""
+    """Raise InputError unless the argument's value is a number from ``low`` to ``high``."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not (number and math.isfinite(value) and low <= value <= high):
         raise InputError(f"{argument} must lie between {low:g} and {high:g}, not {value!r}")

@@ -27,7 +27,7 @@ MAX_ORDER = 10
 
 @dataclass(frozen=True)
 class AnyChain(ProcessOptions, OneChain):
-    """A chain on any number of states and of any order, or a law of kernels."""
+    """Options of a chain on any number of states and of any order, or of a prior over kernels."""
 
     states: options.States = None
     order: Annotated[
@@ -43,6 +43,7 @@ class AnyChain(ProcessOptions, OneChain):
     ] = None  # fmt: skip
 
     def hidden_process(self) -> HiddenMarkovProcess | None:
+        """Return the hidden process, or None; InputError for options of a chain beside it."""
         found = super().hidden_process()
         if found is not None:
             alone = "--process gives the whole process"
@@ -51,7 +52,7 @@ class AnyChain(ProcessOptions, OneChain):
         return found
 
     def any_chain(self) -> MarkovChain | OrderChain:
-        """The chain that the options describe; InputError unless they describe one."""
+        """Return the chain that the options describe; InputError unless they describe one."""
         if self.kernel is not None:
             refuse(self, ("states", "p", "q"), "--kernel says the whole chain")
             rows = read_kernel(self.kernel)
@@ -66,7 +67,7 @@ class AnyChain(ProcessOptions, OneChain):
         return SymmetricChain(self.states, self.p)
 
     def any_prior(self) -> Prior:
-        """The law of kernels that --prior describes, with --states and --order."""
+        """Return the distribution of kernels that --prior describes, with --states and --order."""
         from flowsim.chains.priors import MixturePrior
 
         refuse(self, ("p", "q", "kernel"), "--prior draws the kernel of every sequence")
@@ -92,7 +93,7 @@ class AnyChain(ProcessOptions, OneChain):
 
 
 def chain_of_order(rows: list[list[float]], order: int) -> OrderChain:
-    """The chain of that order with these rows; InputError if they are of another."""
+    """Return the chain of that order with these rows; InputError if they are of another."""
     from flowsim.chains.higher_order import OrderChain
 
     chain = OrderChain(rows)
@@ -105,6 +106,7 @@ def chain_of_order(rows: list[list[float]], order: int) -> OrderChain:
 
 
 def _part(prior: str, states: int | None, order: int | None) -> Prior:
+    """Return one component of --prior: a named distribution, or the one kernel of a file."""
     from flowsim.chains.priors import DirichletPrior, DoublyStochasticPrior, FinitePrior
 
     if prior not in ("dirichlet", "doubly-stochastic"):
@@ -125,6 +127,8 @@ def _part(prior: str, states: int | None, order: int | None) -> Prior:
 
 @dataclass(frozen=True)
 class Chain(AnyChain):
+    """Options of the command ``chain``."""
+
     length: Annotated[
         int | None,
         option(CHAIN, "N",

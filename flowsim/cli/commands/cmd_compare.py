@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compare(StartsOptions, Workers, ModelOnChain, Window, FigureFiles):
+    """Options of the command ``compare``."""
+
     kind = "comparison"
     horizon: Annotated[
         float | None,
@@ -66,20 +68,25 @@ class Compare(StartsOptions, Workers, ModelOnChain, Window, FigureFiles):
     ] = None  # fmt: skip
 
     def arguments(self) -> dict[str, Any]:
-        """As of other commands; but the transformer has --length positions beside any model."""
+        """Return the arguments of the model.
+
+        One without a length leaves --length to the transformer alone.
+        """
         found = super().arguments()
         has_length = has_parameter(built_in(self.model), "length", found)
         return found if has_length else found | {"length": None}
 
     @property
     def units(self) -> int | None:
+        """Hidden units per state; None without --states."""
         return None if self.states is None else self.hidden_per_state or HIDDEN_PER_STATE
 
     def hidden(self) -> int:
+        """Return the number of hidden units of the transformer."""
         return 4 * self.d if not (self.states and self.units) else self.states * self.units
 
     def dimensions(self) -> int:
-        """3 where starts are (e, w, a), else 2."""
+        """Return 3 where starts are (e, w, a), else 2."""
         from full_model.comparison.comparable import lifted_from
 
         return len(lifted_from(self.model, self.attention, self.fixed()))
@@ -158,6 +165,7 @@ def compare(given: Compare) -> None:
 
 
 def _check(given: Compare) -> None:
+    """Raise InputError for options that do not go together."""
     from full_model.comparison.comparable import check_comparable, check_sampled
 
     check_comparable(given.model)
@@ -190,6 +198,7 @@ def _check(given: Compare) -> None:
 
 
 def _starts(given: Compare) -> tuple[Tensor, GapChain, dict[str, object]]:
+    """Return the starts, (n, 2) or (n, 3), their chain, and a record's attributes about them."""
     import torch
 
     from flowsim.scan.starts import Points

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Explore(groups.ModelOnChain, groups.Window):
+    """Options of the command ``explore``."""
+
     port: Annotated[
         int,
         option(WORK, "PORT", "Where the page is served, on this machine only; 0 for any free port.",
@@ -53,6 +55,7 @@ def explore(given: Explore) -> None:
     torch.set_num_threads(1)  # several pages share the cores
 
     def ready(address: str) -> None:
+        """Say the page's address, and open it in the browser, as the options ask."""
         if not given.quiet:
             echo(f"the explorer is at {address} (end it with Ctrl-C)")
         if not given.no_browser:
@@ -64,6 +67,7 @@ def explore(given: Explore) -> None:
 
 
 def first_view(given: Explore) -> View:
+    """Return the view with which the page opens."""
     from flowsim.explorer.view import View, Window
     from flowsim.interface import chosen_axes, with_axes
 

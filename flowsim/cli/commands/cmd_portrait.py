@@ -15,6 +15,8 @@ from flowsim.errors import InputError
 
 @dataclass(frozen=True)
 class Portrait(ModelFigure, Window, Tolerances):
+    """Options of the command ``portrait``."""
+
     resolution: Annotated[
         int | None,
         option(WINDOW, "N",
@@ -74,9 +76,11 @@ class Portrait(ModelFigure, Window, Tolerances):
     ] = None  # fmt: skip
 
     def curves(self) -> list[str]:
+        """Return the names of further curves that are to be drawn."""
         return [name for name in ("nullclines", "manifolds") if getattr(self, name)]
 
     def look(self) -> dict[str, Any]:
+        """Return the arguments of ``draw`` that the options give."""
         own = {"energy": self.energy, "show": self.show, "orbits": not self.no_orbits}
         return {**super().look(), **own, "paths": self.overlay or None}
 
@@ -171,6 +175,7 @@ _OF_PLANE = "no_orbits", "overlay", "nullclines", "manifolds"
 
 
 def _check(given: Portrait) -> None:
+    """Raise InputError for options that do not go together."""
     refuse(given, ("show",), "only --from draws what a scan's record shows")
     if given.compare_optimizers:
         refuse(given, ("view", "optimizer", "d", "nudge", "rtol", "energy", *_OF_FLOW, *_OF_PLANE),

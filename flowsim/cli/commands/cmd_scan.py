@@ -41,6 +41,8 @@ _CHANCES = "between 0 and 1, or LOW:HIGH:COUNT of them."
 class ScanOptions(
     StartsOptions, Workers, Window, HiddenProcess, OptimizerOptions, Tolerances, Printed
 ):
+    """Options of the command ``scan``."""
+
     p: Annotated[
         options.Numbers | None,
         option(CHAIN, "P", f"P(0→1), {_CHANCES}", parser=options.probabilities),
@@ -81,22 +83,23 @@ class ScanOptions(
     overwrite: options.Overwrite = False
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments of the model, with the first of several values."""
+        """Return the arguments of the model, with the first of several values."""
         return {
             name: x[0] if isinstance(x, tuple) else x for name, x in super().arguments().items()
         }
 
     def over(self) -> dict[str, tuple[float, ...]]:
+        """Return the values of the arguments that have several, by name."""
         given = super().arguments()
         return {name: x for name, x in given.items() if isinstance(x, tuple) and len(x) > 1}
 
     def length_word(self, length: int) -> str:
-        """The first and the last N, where there are several."""
+        """Return the word for N in a file's name: the first and last of several."""
         several = self.length or ()
         return f"N{several[0]}to{several[-1]}" if len(several) > 1 else super().length_word(length)
 
     def path(self) -> Path:
-        """--out, or a name that says model, chain and starts."""
+        """Return the record's path: --out, or a name that says model, chain and starts."""
         words = ["scan", *self.name_parts(), *self.optimizer_words()]
         for name, values in (("p", self.p or ()), ("q", self.q or ())):
             ends = dict.fromkeys((*values[:1], *values[-1:]))
@@ -183,6 +186,7 @@ def scan(given: ScanOptions) -> None:
 
 
 def _check(given: ScanOptions) -> None:
+    """Raise InputError for options that do not go together."""
     given.check_workers()
     of_flow = "rtol", "atol", "integrator", "fraction", "refine", "edge"
     given.check_optimizer(given.model, *of_flow)
@@ -210,7 +214,7 @@ def _check(given: ScanOptions) -> None:
 
 
 def _starts_of(given: ScanOptions, model: Model, fixed: dict[str, float]) -> Starts:
-    """The starts, in coordinates of the model, of which ``fixed`` are held at a value."""
+    """Return the starts, in coordinates of the model, of which ``fixed`` are held at a value."""
     from flowsim.scan.starts import Cloud, Grid, Points, cell_centres
 
     sigma, windows = None if given.sigma is None else given.sigma.sigma, given.windows()

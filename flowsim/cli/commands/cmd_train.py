@@ -24,6 +24,8 @@ _HELD_OUT = 64
 
 @dataclass(frozen=True)
 class Train(AnyChain, Printed):
+    """Options of the command ``train``."""
+
     d: options.Dim = 8
     length: options.Positions = options.DEFAULT_LENGTH
     layers: Annotated[int, option(FULL, "L", "Layers.", min=1, max=1000)] = 1
@@ -149,7 +151,7 @@ class Train(AnyChain, Printed):
     overwrite: options.Overwrite = False
 
     def data(self) -> Data | None:
-        """Source of sequences over S symbols; None for the binary chain of --p and --q alone."""
+        """Return the source of sequences over S symbols; None for a chain of --p and --q alone."""
         if (process := self.hidden_process()) is not None:
             return process
         if self.prior is not None:
@@ -158,6 +160,7 @@ class Train(AnyChain, Printed):
         return self.any_chain() if chosen else None
 
     def recipe(self) -> Recipe:
+        """Return the trainer with all its numbers."""
         time: dict[str, Any] = {"horizon": self.horizon} if self.trainer == "flow" else {}
         return Recipe.named(
             self.trainer, steps=self.steps, batch=self.batch, learning_rate=self.learning_rate,
@@ -165,6 +168,7 @@ class Train(AnyChain, Printed):
         )  # fmt: skip
 
     def files(self) -> dict[str, Path]:
+        """Return the paths of the figure (with --plot), the record and the checkpoint, by name."""
         checkpoint = self.checkpoint or self.out.with_suffix(".safetensors")
         figure = {"figure": self.out.with_suffix(".png")} if self.plot else {}
         return {**figure, "record": self.out, "checkpoint": checkpoint}
@@ -241,6 +245,7 @@ def train(given: Train) -> None:
 
 
 def _check(given: Train, data: Data | None) -> None:
+    """Raise InputError for options that do not go together, or need too much memory or time."""
     if data is None:
         given.chain()
     if (given.init == "lifted") != (given.theta is not None):
@@ -277,5 +282,5 @@ def _check(given: Train, data: Data | None) -> None:
 
 
 def _symbols(data: Data | None) -> int:
-    """S of the logits; 2 of the binary chain."""
+    """Return S, the number of symbols of the data; 2 of the binary chain."""
     return 2 if data is None else int(getattr(data, "symbols", 0) or data.states)

@@ -30,12 +30,18 @@ _STYLE = """
 
 
 def model_words(view: View) -> list[tuple[str, str]]:
-    """The models of the menu, by name, with what it calls them; the user's own first."""
+    """Return the models of the menu as pairs (name, title); a user's own comes first."""
     own = [(view.spec.name, view.spec.name.rpartition(":")[2])] if view.spec.is_own else []
     return own + [(name, built_in(name).title) for name in BUILT_IN]
 
 
 class Controls:
+    """All widgets of one page, as attributes.
+
+    Each has a ``name``, by which the template page.html places it. ``p`` and ``q`` are the first
+    two sliders, and ``arguments`` is the column of all others.
+    """
+
     def __init__(self, view: View) -> None:
         self._wide: dict[str, Any] = {"sizing_mode": "stretch_width", "stylesheets": [_look()]}
         self.model = self._widget(models.Select, "model", title="Model", options=model_words(view))
@@ -97,17 +103,21 @@ class Controls:
         self.copy_python = models.Button(label="Copy", name="copy_python", width=90)
 
     def _widget(self, kind: Any, key: str, **more: Any) -> Any:
+        """Make a widget of a bokeh class, called ``key``, in the page's style and full width."""
         return kind(name=key, **self._wide, **more)
 
     def _button(self, label: str, key: str, **more: Any) -> Any:
+        """Make a button called ``key`` with this label."""
         return self._widget(models.Button, key, label=label, **more)
 
     def _spinner(self, title: str, key: str, low: float, high: float, **more: Any) -> Any:
+        """Make a field for a number from ``low`` to ``high``; its step is 1 unless given."""
         return self._widget(
             models.Spinner, key, title=title, low=low, high=high, **{"step": 1, **more}
         )
 
     def _boxes(self, key: str, *labels: str) -> Any:
+        """Make check boxes with these labels, side by side if there are several."""
         return self._widget(models.CheckboxGroup, key, labels=list(labels), inline=len(labels) > 1)
 
     def roots(self) -> list[Any]:
@@ -117,12 +127,16 @@ class Controls:
 
 
 def _look() -> models.InlineStyleSheet:
-    """The style of one page's widgets: pages share no models, which end with their page."""
+    """Return a new style sheet for a widget; pages cannot share one, which ends with its page."""
     return models.InlineStyleSheet(css=_STYLE)
 
 
 def scale(about: Parameter, value: float) -> dict[str, float]:
-    """Ends and step of a slider: as declared, four times the value to both sides, or −1 to 1."""
+    """Return ``start``, ``end`` and ``step`` of a parameter's slider.
+
+    The ends are those that the parameter declares; else four times the value to both sides of 0, or
+    −1 and 1 for the value 0. They are rounded inwards to multiples of the step.
+    """
     reach = 4 * abs(value) or 1.0
     low, high = about.slider or (-reach, reach)
     step = 1 if isinstance(value, int) else 10.0 ** math.floor(math.log10((high - low) / 50))
@@ -131,6 +145,7 @@ def scale(about: Parameter, value: float) -> dict[str, float]:
 
 
 def _slider(argument: str, value: float, about: Parameter) -> models.Slider:
+    """Make the slider of a model's argument, at this value."""
     return models.Slider(
         **scale(about, value), value=value, title=title_of(argument, about), name=argument,
         sizing_mode="stretch_width", stylesheets=[_look()], bar_color="#7fb2d4", tooltips=False,
@@ -138,10 +153,12 @@ def _slider(argument: str, value: float, about: Parameter) -> models.Slider:
 
 
 def title_of(argument: str, about: Parameter) -> str:
+    """Return "argument: help", or the argument alone if its help is just its name."""
     return argument if argument == about.help else f"{argument}: {about.help}"
 
 
 def _words(key: str, **more: Any) -> models.Div:
+    """Make a block of HTML called ``key``, empty unless ``text`` is given."""
     style = models.InlineStyleSheet(css="""
       :host { font: 14px/1.4 system-ui, sans-serif; color: #111; width: 100%; margin: 2px 0; }
       .bk-clearfix { display: block; width: 100%; }

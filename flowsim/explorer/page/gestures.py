@@ -28,6 +28,8 @@ _MOST_UNDONE, _MOST_WINDOWS = 50, 50
 
 
 class Gestures:
+    """Gestures of the mouse in the plane, and the buttons for the same, which change the view."""
+
     def __init__(self, visit: Any) -> None:
         self.visit = visit
         self._windows: list[Window] = []
@@ -68,7 +70,10 @@ class Gestures:
         c.place.on_event(events.ValueSubmit, lambda _: self._typed())
 
     def start(self, y: float, x: float, exact: bool = False) -> None:
-        """Start an orbit, or choose the one whose start was clicked."""
+        """Start an orbit at (y, x), or choose the one that starts near there.
+
+        With ``exact`` an orbit is always started, at the very numbers given.
+        """
         visit, near = self.visit, self._start_at(y, x)
         if near is not None and not exact:
             visit.choose(near)
@@ -78,18 +83,21 @@ class Gestures:
         visit.try_to(lambda: replace(view, starts=there) if exact else view.with_start(y, x))
 
     def _start_at(self, y: float, x: float) -> int | None:
-        """The number of the start that a click or a drag is meant for."""
+        """Return the index of the start near (y, x); None if there is none."""
         starts = enumerate(self.visit.view.starts)
         return next((i for i, start in starts if self._is_near(start, y, x)), None)
 
     def _is_near(self, start: Start, y: float, x: float) -> bool:
-        """Return whether a point is within a few pixels of another."""
+        """Return whether (y, x) is near a start: within 2 % of the window's sides."""
         x_low, x_high, y_low, y_high = self.visit.view.window
         wide, tall = NEAR * (x_high - x_low), NEAR * (y_high - y_low)
         return abs(start.x - x) < wide and abs(start.y - y) < tall
 
     def _hovered(self, _attribute: str, _old: Any, new: Any) -> None:
-        """The mouse rests at a place, or has left; None is ignored."""
+        """Describe the place at which the mouse rests; nothing once it has left the plane.
+
+        ``new`` is the browser's data, which may be malformed and is then ignored.
+        """
         try:
             at = (float(new["y"][0]), float(new["x"][0])) if new["x"] else None
         except (KeyError, IndexError, TypeError, ValueError):
@@ -106,18 +114,19 @@ class Gestures:
             visit.try_to(lambda: replace(visit.view, starts=visit.view.starts[:-1]))
 
     def zoom_to(self, window: Window) -> None:
-        """Look at another window; the former one is kept for the way back."""
+        """Show another window, and keep the former one for ``zoom_back``."""
         visit = self.visit
         if window != visit.view.window:
             self._windows = [*self._windows, visit.view.window][-_MOST_WINDOWS:]
             visit.try_to(lambda: replace(visit.view, window=window))
 
     def zoom_back(self) -> None:
+        """Show the window before the last zoom, or the model's usual one."""
         window = self._windows.pop() if self._windows else self.visit.view.usual_window
         self.visit.try_to(lambda: replace(self.visit.view, window=window))
 
     def closer(self, y: float, x: float) -> None:
-        """Halve the window around a point."""
+        """Halve the sides of the window around a point."""
         x_low, x_high, y_low, y_high = self.visit.view.window
         half = (x_high - x_low) / 4, (y_high - y_low) / 4
         self._zoom_within([x - half[0], x + half[0], y - half[1], y + half[1]])
@@ -129,27 +138,34 @@ class Gestures:
         self._set_cloud(GaussianCloud(y, x, cloud.sigma if cloud else (x_high - x_low) / 20))
 
     def spread(self, factor: float) -> None:
-        """Make the cloud so many times as wide."""
+        """Multiply the cloud's standard deviation by a factor."""
         cloud = self.visit.view.cloud
         if cloud is not None:
             self._remember()
             self._set_cloud(cloud._replace(sigma=cloud.sigma * factor))
 
     def _remember(self) -> None:
+        """Keep the present view, so that ``undo`` can bring it back."""
         self.visit.undone = [*self.visit.undone, self.visit.view][-_MOST_UNDONE:]
 
     def _tapped(self, y: float, x: float) -> None:
-        """A click; it may be the first half of a double click."""
+        """Start an orbit at a click, or choose the one that starts there.
+
+        A click that changed the view is remembered: a double click takes it back.
+        """
         before = self.visit.view
         self.start(y, x)
         self._clicked = (Start(y, x), self.visit.view) if self.visit.view != before else None
 
     def _pressed(self, y: float, x: float) -> None:
-        """The mouse has been held down for long; a drag that follows reports its end only."""
+        """Remember the start at which the mouse is held down for long: it may be dragged."""
         self._moved = self._start_at(y, x)
 
     def _released(self, y: float, x: float) -> None:
-        """It is let go: a start that it was held at is moved here; else it was a click."""
+        """Move the start that was held down to where the mouse is let go; else take it as a click.
+
+        Bokeh reports only the end of a drag that follows a long press.
+        """
         number = self._moved
         if number is None or self._start_at(y, x) == number:
             self._tapped(y, x)
@@ -160,7 +176,10 @@ class Gestures:
         self._moved = None
 
     def _double_tapped(self, y: float, x: float) -> None:
-        """Two clicks at one place go back; those of two places are two clicks."""
+        """Take back what the first of two clicks at one place did, and zoom back.
+
+        Two quick clicks at two places are two clicks.
+        """
         if self._clicked is not None:
             place, view = self._clicked
             if not self._is_near(place, y, x):
@@ -172,12 +191,16 @@ class Gestures:
         self.zoom_back()
 
     def _ranges_moved(self, event: events.RangesUpdate) -> None:
+        """Take over the ranges that the browser gave the axes, by a zoom or a move."""
         bounds = (event.x0, event.x1, event.y0, event.y1)
         if all(isinstance(side, (int, float)) and math.isfinite(side) for side in bounds):
             self._zoom_within([float(side) for side in bounds])
 
     def _zoom_within(self, bounds: list[float]) -> None:
-        """A window as far as bounds allow, its sides rounded so that links stay short."""
+        """Show the window with bounds (x low, x high, y low, y high), cut to what a view allows.
+
+        Its sides are rounded, so that links stay short.
+        """
         x_low, x_high, y_low, y_high = (min(max(side, -FARTHEST), FARTHEST) for side in bounds)
         least = min(x_high - x_low, y_high - y_low)
         digits = 3 - math.floor(math.log10(least)) if least > 0 else 12  # a thousandth of it
@@ -188,10 +211,14 @@ class Gestures:
 
     @property
     def throws(self) -> bool:
+        """Return whether drags throw a cloud, as chosen on the page."""
         return self.visit.controls.drag.active == CLOUD
 
     def _pan_start(self, y: float, x: float) -> None:
-        """A drag begins: at a start it moves it, inside the ring the cloud; else it throws one."""
+        """Begin a drag of the start at (y, x); elsewhere, if drags throw clouds, of a cloud.
+
+        Inside the cloud's ring it moves the cloud; outside it makes a new one.
+        """
         dragged = self.visit.plane.figure.toolbar.active_drag
         self._moved = self._start_at(y, x) if dragged is None else None
         if self._moved is not None:
@@ -210,6 +237,7 @@ class Gestures:
             self._set_cloud(GaussianCloud(y, x, side / 200))
 
     def _pan(self, y: float, x: float) -> None:
+        """Move the dragged start or cloud to (y, x), or widen a new cloud up to there."""
         view, number = self.visit.view, self._moved
         if number is not None:
             if number < len(view.starts):
@@ -222,14 +250,17 @@ class Gestures:
                 self._set_cloud(GaussianCloud(at_y, at_x, math.dist((at_y, at_x), (y, x)) / 2))
 
     def _pan_end(self, *_: float) -> None:
+        """End the drag."""
         self._grip = self._moved = None
 
     def _set_cloud(self, cloud: GaussianCloud) -> None:
+        """Show this cloud, with its numbers rounded."""
         sigma = max(float(f"{cloud.sigma:.3g}"), NARROWEST)
         cloud = GaussianCloud(round(cloud.y, 4), round(cloud.x, 4), sigma)
         self.visit.try_to(lambda: replace(self.visit.view, cloud=cloud))
 
     def _clear(self) -> None:
+        """Remove all starts, the cloud, and the paths that are laid over the plane."""
         if self.visit.view.starts or self.visit.view.cloud:
             self._remember()
         self.visit.plane.show_paths({})
@@ -238,7 +269,7 @@ class Gestures:
         self.visit.show_legend()
 
     def _typed(self) -> None:
-        """A start written as two numbers, the horizontal one first."""
+        """Start an orbit at the two numbers in the text field, the horizontal one first."""
         text = str(self.visit.controls.place.value)[:60].replace("\N{MINUS SIGN}", "-")
         words = text.replace(";", " ").replace(",", " ").split()
         try:
@@ -251,7 +282,7 @@ class Gestures:
 
 
 def _at_place(call: Callable[[float, float], None], event: Any) -> None:
-    """Call it with the place (y, x) of an event, if it has one."""
+    """Call ``call`` with the place (y, x) of a mouse event, if it has one."""
     if event.x is not None and event.y is not None:
         call(float(event.y), float(event.x))
 
@@ -277,7 +308,11 @@ class Keyboard:
         visit.document.js_on_event(events.DocumentReady, ready)
 
     def _keyed(self, _attribute: str, _old: Any, new: Any) -> None:
-        """A key at the cross-hair; what is no place and no key changes nothing."""
+        """Do what a key at the cross-hair means: Enter, + or −; ignore what is no place and key.
+
+        Enter starts an orbit; + and − zoom. If drags throw clouds, they place the cloud, and make
+        it wider and narrower.
+        """
         try:
             x, y, key = float(new["x"][0]), float(new["y"][0]), str(new["key"][0])
         except (KeyError, IndexError, TypeError, ValueError):

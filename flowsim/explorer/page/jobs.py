@@ -28,12 +28,16 @@ Pools = dict[str, ThreadPoolExecutor]
 
 
 def open_pools() -> Pools:
+    """Make the thread pools of a server, by the kind of work."""
     return {name: ThreadPoolExecutor(count, thread_name_prefix=f"flowsim-{name}")
             for name, count in _THREADS.items()}  # fmt: skip
 
 
 class Jobs:
-    """The jobs of one page; of each kind at most one is alive."""
+    """The jobs of one page, which run in threads; of each kind at most one is alive.
+
+    ``failed`` is called with a sentence when a job fails.
+    """
 
     def __init__(self, document: Document, pools: Pools, failed: Callable[[str], None]) -> None:
         self.document, self.pools, self.failed = document, pools, failed
@@ -42,13 +46,18 @@ class Jobs:
 
     @property
     def closed(self) -> bool:
+        """Return whether the page is closed."""
         return self._gone.is_set()
 
     def start(
         self, kind: str, work: Work, show: Callable[[Any], None], pool: str = "plane",
         done: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
-        """Run work in a thread in place of the kind's former job, and show each result in order."""
+        """Run work in a thread in place of the kind's former job, and show each result in order.
+
+        ``show`` is called with each result on the page's thread, and ``done`` at the end, also
+        after an error; neither once the job was stopped. ``pool`` names the threads.
+        """
         self.stop(kind)
         if self.closed:
             return
@@ -70,6 +79,7 @@ class Jobs:
         self, event: threading.Event, work: Work, show: Callable[[Any], None],
         done: Callable[[], None],
     ) -> None:  # fmt: skip
+        """Run a job in its thread until ``event`` is set; show its results, report its errors."""
         try:
             for result in work(event.is_set):
                 if event.is_set():
@@ -85,7 +95,7 @@ class Jobs:
         self._on_page(event, done)
 
     def _on_page(self, event: threading.Event, call: Callable[[], None]) -> None:
-        """Call it on the page's own thread, unless the job was stopped meanwhile."""
+        """Call ``call`` on the page's own thread, unless the job was stopped meanwhile."""
 
         def if_wanted() -> None:
             if not event.is_set():

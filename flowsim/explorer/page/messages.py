@@ -26,6 +26,7 @@ _ENDS = style.VERB_PHRASES | {"local_minimum": "is trapped in a bad local minimu
 
 
 def _goes_to(view: View) -> dict[str, str]:
+    """Return what several starts do at each end, by the end's name, such as "are trapped"."""
     found = ends_of(view).captions.items()
     return {
         **style.PLURALS,
@@ -34,7 +35,7 @@ def _goes_to(view: View) -> dict[str, str]:
 
 
 def describe_window(view: View, cells: Cells) -> str:
-    """The chain's regime and the shares of the window."""
+    """Return HTML with the chain's regime and the share of the window that goes to each end."""
     regime = escape(plain_mathematics("".join(view.model.title.split("\n")[1:2])))
     shares, verbs = cells.shares(ends_of(view).names), _goes_to(view)
     parts = [f"<b>{style.in_percent(share)}</b> {verbs[name]}" for name, share in shares.items()]
@@ -49,7 +50,7 @@ def describe_window(view: View, cells: Cells) -> str:
 
 
 def describe_cursor(view: View, cells: Cells, y: float, x: float, loss: float) -> str:
-    """Describe the cursor: the place, its loss, and the end of the flow from its cell."""
+    """Return HTML about the place (y, x) of the mouse: its loss, and the end of its cell."""
     x_low, x_high, y_low, y_high = view.window
     rows, columns = cells.label.shape
     row = int(np.clip((y - y_low) / (y_high - y_low) * rows, 0, rows - 1))
@@ -67,7 +68,12 @@ def describe_cursor(view: View, cells: Cells, y: float, x: float, loss: float) -
 def describe_trajectory(
     view: View, orbits: Sequence[Orbit], chosen: int, waiting: int, edge: float | None = None
 ) -> str:
-    """Describe the chosen orbit; ``edge`` is its start's distance to another end, once known."""
+    """Return HTML that says where the chosen orbit ends.
+
+    ``chosen`` is its index in ``orbits``, and ``waiting`` the number of starts not followed yet.
+    ``edge`` is the distance from its start to one with another end: infinite if the window has
+    none, None while it is not known.
+    """
     if not orbits and not waiting:
         return "<p>Click anywhere in the square to start an orbit.</p>"
     if not 0 <= chosen < len(orbits):
@@ -96,6 +102,7 @@ def describe_trajectory(
 
 
 def cloud_words(view: View, found: CloudShare | None) -> str:
+    """Return HTML with the share of the cloud that goes to each end; "" without a cloud."""
     if view.cloud is None:
         return ""
     if found is None:
@@ -128,6 +135,11 @@ def legend(
     view: View, cells: Cells, border: Border, record: xr.Dataset, training: bool,
     laid: Iterable[str] = (),
 ) -> str:  # fmt: skip
+    """Return the plane's legend as HTML: one entry for each kind of cell, curve, mark and path.
+
+    ``record`` holds the curves, ``training`` says whether paths of training are drawn, and ``laid``
+    names the paths that are laid over the plane.
+    """
     codes, ends = set(cells.label.ravel().tolist()), ends_of(view)
     here = [name for code, name in enumerate(ends.names) if code in codes]
     called = style.BASINS | ends.captions
@@ -157,11 +169,13 @@ def legend(
 
 
 def _box(inside: str, text: str) -> str:
+    """Return a legend's entry as HTML: a framed box with SVG shapes ``inside``, and its text."""
     frame = f"<rect width='22' height='13' fill='none' stroke='{style.SOFT}'/>"
     return f"<svg width='22' height='13'>{inside}{frame}</svg>{text}"
 
 
 def _stroke(look: dict[str, Any], text: str) -> str:
+    """Return a legend's entry as HTML: a line of matplotlib's style ``look``, and its text."""
     width, dashes = look["linewidth"], look.get("linestyle", (0, ()))[1]
     pattern = " ".join(f"{width * part:.0f}" for part in dashes) or "none"
     line = (
@@ -210,7 +224,7 @@ def describe_run(view: View, run: Run) -> str:
 
 
 def other_length(view: View, full: FullSettings) -> str:
-    """A paragraph where training has another N than the view's flow, else nothing."""
+    """Return a note in HTML that training has another N than the view's flow; "" if it has not."""
     flow, trained = view.spec.get("length"), full_length(view, full.length)
     if flow is None or flow == trained:
         return ""
@@ -221,7 +235,7 @@ def other_length(view: View, full: FullSettings) -> str:
 
 
 def why_apart(run: Run, orbit: Orbit) -> str:
-    """Why a path of exact training without noise leaves the orbit, in a sentence, where it does."""
+    """Explain in a sentence why exact training without noise left the orbit; "" if it did not."""
     path, full = orbit.forward, run.settings
     if full.noise or full.trainer not in ("gd", "flow") or len(path.y) < 2:
         return ""

@@ -25,7 +25,7 @@ from flowsim.labels import Label
 
 
 class Choices:
-    """The widgets of a page's model, chain and slice."""
+    """Connects the view with the widgets that choose model, arguments, slice and what is drawn."""
 
     def __init__(self, visit: Any) -> None:
         self.visit, c = visit, visit.controls
@@ -51,6 +51,7 @@ class Choices:
             name for i, name in enumerate(LOGS) if i in new)))  # fmt: skip
 
     def show(self) -> None:
+        """Set the widgets to the view, while their callbacks do nothing."""
         c, view = self.visit.controls, self.visit.view
         spec, known = view.spec, view.spec.parameters
         self.updating = True
@@ -86,6 +87,7 @@ class Choices:
             self.updating = False
 
     def _model_chosen(self, view: View, _: Any) -> View:
+        """Return the view with the menu's model; if it is the same, with the ticked options."""
         c = self.visit.controls
         on, name = list(c.options.active), str(c.model.value)
         same = name == view.spec.name  # else what is chosen belongs to the model before
@@ -95,6 +97,7 @@ class Choices:
 
 
 def _with_argument(argument: str, view: View, new: Any) -> View:
+    """Return the view with a slider's new value of an argument, rounded."""
     number = int(new) if type(view.numbers.get(argument)) is int else round(float(new), 9)
     return view.with_arguments(**{argument: number})
 
@@ -152,6 +155,7 @@ class TrainerPanel:
         self.busy = True
 
         def done() -> None:
+            """Show the run as ended."""
             self.busy = False
             run.ended = run.ended or "stopped"  # it failed, which another message reports
             self.show()
@@ -163,6 +167,7 @@ class TrainerPanel:
         self.show()
 
     def show(self) -> None:
+        """Draw the runs, and say what the last one from the chosen start does; set the buttons."""
         visit, c = self.visit, self.visit.controls
         starts, chosen = visit.view.starts, visit.chosen
         visit.runs = [run for run in visit.runs if run.start in starts]
@@ -185,6 +190,7 @@ class TrainerPanel:
         c.outcome_text.text = text + other_length(visit.view, visit.full)
 
     def _chosen(self, setting: str, _attribute: str, _old: Any, new: Any) -> None:
+        """Take over a new value of a setting of training, or say why it is refused."""
         if self._setting:
             return
         try:
@@ -207,6 +213,7 @@ class TrainerPanel:
         self._set_widgets()
 
     def _set_widgets(self) -> None:
+        """Set the widgets to the settings of training, while their callbacks do nothing."""
         c, settings = self.visit.controls, self.visit.full
         self._setting = True
         try:
@@ -235,7 +242,7 @@ _KINDS = {"png": "image/png", "svg": "image/svg+xml", "nc": "application/x-netcd
 
 
 class Outgoing:
-    """Address, files and commands of a page."""
+    """The page's address, the files that are saved or laid over the plane, and its commands."""
 
     def __init__(self, visit: Any) -> None:
         self.visit, c = visit, visit.controls
@@ -259,13 +266,14 @@ class Outgoing:
         c.load.on_change("value", lambda _attribute, _old, _new: later(self._lay_over))
 
     def save(self, suffix: str) -> None:
-        """Draw or record what is on the screen, and hand it to the browser."""
+        """Draw (png, svg) or record (nc) what is on the page, and hand the file to the browser."""
         visit = self.visit
         shown = visit.view, list(visit.orbits), list(visit.runs), suffix
         laid = visit.plane.laid
         visit.say_problem("Being drawn …" if suffix != "nc" else "Being written …")
 
         def show(found: tuple[str, bytes]) -> None:
+            """Hand the file, its name and bytes, to the browser."""
             name, content = found
             visit.say_problem("")
             self.download.data = {
@@ -275,6 +283,7 @@ class Outgoing:
         visit.jobs.start("saving", lambda stop: [saved_file(*shown, stop, laid)], show)
 
     def _lay_over(self) -> None:
+        """Draw the paths of the file that was chosen over the plane."""
         visit = self.visit
         if not visit.controls.load.value:  # "Clear all"
             return
@@ -291,6 +300,7 @@ class Outgoing:
         visit.show_legend()
 
     def show_commands(self) -> None:
+        """Write the shell and Python lines that repeat what the page shows."""
         visit = self.visit
         shown = visit.view, visit.full, [run.start for run in visit.runs]
         lines, code = command_lines(*shown), python_lines(*shown)

@@ -35,7 +35,10 @@ _OTHER = "of another model"
 
 
 class PlaneFigure:
-    """A figure with tools and sources; ``laid`` are paths (times, runs, 2), y first."""
+    """The figure of the plane: every layer has a data source in ``sources``, by its name.
+
+    ``laid`` are paths that are laid over it, by name, of shape (times, runs, 2) with y first.
+    """
 
     def __init__(self, window: Window) -> None:
         x_low, x_high, y_low, y_high = window
@@ -113,34 +116,39 @@ class PlaneFigure:
         self._add_marks("ends", size=12, line_width=2)
 
     def _source(self, layer: str, columns: str) -> ColumnDataSource:
+        """Make the empty data source of a layer, with columns of these names, and return it."""
         empty: dict[str, Any] = {column: [] for column in columns.split()}
         self.sources[layer] = ColumnDataSource(empty, name=layer)
         return self.sources[layer]
 
     def _curves(self, layer: str, **look: Any) -> None:
+        """Add a layer of lines with this look."""
         self.figure.multi_line("xs", "ys", source=self._source(layer, "xs ys"), **look)
 
     def _add_marks(self, layer: str, **look: Any) -> None:
+        """Add a layer of markers, each with a shape and colours of its own."""
         self.figure.scatter("x", "y", marker="marker", fill_color="fill", line_color="line",
                             source=self._source(layer, _MARKS), **look)  # fmt: skip
 
     def _put(self, layer: str, data: dict[str, Any]) -> None:
+        """Show other data in a layer: ``data`` has its columns."""
         update_source(self.sources[layer], data)
 
     def show_axes(self, view: View) -> None:
+        """Label the axes with the names of the view's coordinates."""
         names = view.model.long_names
         self.names.data = {"x": [view.x], "y": [view.y]}
         for axis, name in ((self.figure.xaxis[0], view.x), (self.figure.yaxis[0], view.y)):
             axis.axis_label = names.get(name, name)
 
     def show_window(self, window: Window) -> None:
-        """Move the axes, without an event of the user's."""
+        """Set the ranges of the axes, without an event as of a zoom by the user."""
         x_low, x_high, y_low, y_high = window
         self.figure.x_range.update(start=x_low, end=x_high)
         self.figure.y_range.update(start=y_low, end=y_high)
 
     def show_cells(self, view: View, cells: Cells) -> None:
-        """Basins, the trapped ones hatched and the saddles' dotted."""
+        """Colour the cells by their ends, the trapped ones hatched and the saddles' dotted."""
         x_low, x_high, y_low, y_high = view.window
         size = {"x": [x_low], "y": [y_low], "dw": [x_high - x_low], "dh": [y_high - y_low]}
         names = ends_of(view).names
@@ -160,13 +168,14 @@ class PlaneFigure:
             })  # fmt: skip
 
     def show_border(self, border: Border) -> None:
+        """Draw the boundaries of basins, and those beside starts that end in a saddle."""
         for name, pieces in (("border", border.basins), ("beside saddles", border.saddles)):
             apart = np.pad(pieces, ((0, 0), (0, 1), (0, 0)), constant_values=np.nan)
             y, x = apart.reshape(-1, 2).T
             self._put(f"curves {name}", {"xs": [x], "ys": [y]})
 
     def show_landscape(self, view: View, record: xr.Dataset) -> None:
-        """Curves and points by kind, and arrows."""
+        """Draw a record's curves and points by kind, and arrows along the flow."""
         curves = curves_of(record, view.x, view.y)
         kinds = [_OTHER if c.of else c.kind if c.kind in LOOKS else "" for c in curves]
         for kind in (*LOOKS, _OTHER):
@@ -195,7 +204,7 @@ class PlaneFigure:
         })  # fmt: skip
 
     def show_orbits(self, view: View, orbits: Sequence[Orbit], chosen: int) -> None:
-        """Orbits from their numbered starts to the markers of their labels."""
+        """Draw orbits from numbered starts to markers of their ends; the chosen one is thick."""
         paths = [(np.append(o.forward.x, o.end[1]), np.append(o.forward.y, o.end[0]))
                  for o in orbits]  # fmt: skip
         width = [3.2 if i == chosen else 1.6 for i in range(len(orbits))]
@@ -214,7 +223,7 @@ class PlaneFigure:
         self._put("ends", _marks(x, y, [o.kind for o in ended]))
 
     def show_runs(self, training: Sequence[Run]) -> None:
-        """Paths of full training, projected, with a diamond where each is."""
+        """Draw paths of full training, projected to (w, e), with a diamond where each is now."""
         curves = [list(run.curve) for run in training if run.curve]  # they grow meanwhile
         self._put("training", {
             "xs": [[p.w for p in curve] for curve in curves],
@@ -225,7 +234,7 @@ class PlaneFigure:
         })  # fmt: skip
 
     def show_paths(self, laid: Mapping[str, np.ndarray]) -> None:
-        """These paths and no others are laid over the plane."""
+        """Lay these paths, and no others, over the plane."""
         self.laid = laid
         coloured = zip(laid.values(), cycle(style.PATHS), strict=False)
         runs = [(x, colour) for paths, colour in coloured for x in np.moveaxis(paths, 1, 0)]
@@ -235,7 +244,7 @@ class PlaneFigure:
         })  # fmt: skip
 
     def show_cloud(self, view: View, found: CloudShare | None) -> None:
-        """The cloud's starts by their labels, and the ring of two deviations."""
+        """Draw the cloud's starts by their ends, and the ring of two standard deviations."""
         rings, none = [] if view.cloud is None else [view.cloud], np.array([])
         width = [4 * ring.sigma for ring in rings]
         self._put("ring", {
@@ -248,7 +257,7 @@ class PlaneFigure:
 
 
 def update_source(source: ColumnDataSource, data: dict[str, Any]) -> None:
-    """Show other data; the same as before need no message to the browser."""
+    """Give a data source other columns; equal ones are not sent to the browser again."""
     if not all(_same(values, source.data[name]) for name, values in data.items()):
         source.data = data
 
@@ -262,6 +271,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _marks(x: np.ndarray, y: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+    """Return the columns of a layer of markers at (x, y), each in the style of the end named."""
     return {
         "x": x, "y": y, "fill": [style.FILL[name] for name in names],
         "line": [style.INK[name] for name in names],

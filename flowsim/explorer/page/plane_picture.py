@@ -41,7 +41,7 @@ class Picture:
         return int(1000 * (self._not_before - monotonic()))
 
     def outdate(self, altogether: bool) -> None:
-        """Cancel refinement; where the model changed ``altogether``, the first look too."""
+        """Cancel finer labels; with ``altogether``, a slow model's coarse first picture too."""
         self.visit.jobs.stop("plane")
         if altogether:
             self.visit.jobs.stop("first look")
@@ -64,6 +64,7 @@ class Picture:
         self._not_before = now + (now - began)
 
     def _draw_curves(self) -> None:
+        """Draw coarse curves, arrows and boundaries, of a model whose labels come at once."""
         view = self.visit.view
         if not view.at_once:
             return
@@ -74,6 +75,7 @@ class Picture:
         self.show_legend()
 
     def show_legend(self) -> None:
+        """Write the legend, once curves are known."""
         visit = self.visit
         if self.landscape is not None:
             visit.controls.legend.text = legend(
@@ -82,7 +84,7 @@ class Picture:
             )  # fmt: skip
 
     def show_under(self, at: tuple[float, float] | None) -> None:
-        """The loss at a place (y, x) of the window and what its cell does; nothing for None."""
+        """Say the loss at a place (y, x) and the end of its cell; nothing for None."""
         view, text = self.visit.view, ""
         if at is not None:
             y, x = (torch.tensor([value]).double() for value in at)
@@ -91,7 +93,10 @@ class Picture:
         self.visit.controls.cursor_text.text = text
 
     def _look(self) -> None:
-        """Coarse labels, then curves, in a thread: a first orbit waits for a compiler."""
+        """Draw coarse labels, then curves, as a thread finds them; then begin finer labels.
+
+        If this is already under way, it is done again afterwards.
+        """
         self._again = self._looking
         if self._looking:
             return
@@ -100,6 +105,7 @@ class Picture:
         self.visit.soon("grey", _GREY, self._grey)
 
         def show(found: layers.Cells | xr.Dataset) -> None:
+            """Show coarse labels, or, once they are found, curves; then begin what follows."""
             if isinstance(found, layers.Cells):
                 self._waiting = False
                 self._show_cells(view, found)
@@ -126,12 +132,16 @@ class Picture:
             self.show_legend()
 
     def _refine(self, first: layers.Cells | None = None) -> None:
-        """Begin the finer labels; those of a slow model after its ``first`` ones have come."""
+        """Begin to draw ever finer labels, boundaries and curves, as a thread finds them.
+
+        ``first`` are the coarse labels of a slow model, which it cannot begin without.
+        """
         view = self.visit.view
         if first is None and not view.at_once:
             return
 
         def show(layer: layers.Layer) -> None:
+            """Show labels, boundaries or curves, whichever have been found."""
             if isinstance(layer, layers.Cells):
                 self._show_cells(view, layer)
             elif isinstance(layer, layers.Border):
@@ -143,14 +153,17 @@ class Picture:
         self.visit.jobs.start("plane", partial(layers.at_rest, view, first=first), show)
 
     def _show_landscape(self, view: View, record: xr.Dataset) -> None:
+        """Draw a record's curves and arrows, and keep it for the legend."""
         self.landscape = record
         self.visit.plane.show_landscape(view, record)
 
     def _show_border(self, line: layers.Border) -> None:
+        """Draw the boundaries, and keep them for the legend."""
         self.border = line
         self.visit.plane.show_border(line)
 
     def _show_cells(self, view: View, cells: layers.Cells) -> None:
+        """Draw labelled cells, say their shares, and keep them."""
         self.cells = cells
         self.visit.plane.show_cells(view, cells)
         self.visit.controls.window_text.text = describe_window(view, cells)

@@ -51,13 +51,17 @@ class Line(NamedTuple):
 
     @property
     def begins(self) -> float:
-        """A third of the time at which it has moved by a hundredth of all that it moves."""
+        """First time on a logarithmic axis: a third of that at which it has moved visibly.
+
+        That is by a hundredth of all that it moves; infinity for a line without points.
+        """
         there = np.isfinite(self.values) & (self.time > 0)
         time, values = self.time[there], self.values[there]
         moved = np.abs(values - values[:1]) > 0.01 * np.ptp(values) if len(values) else values
         return float(time[np.argmax(moved)]) / 3 if len(values) else np.inf
 
     def on(self, across: Scale, up: Scale) -> Line:
+        """Return the line with ``across`` applied to its times and ``up`` to its values."""
         return self._replace(time=across(self.time), values=up(self.values))
 
 
@@ -81,6 +85,7 @@ class TimeFigures:
         self.layout = column(self.figures, sizing_mode="stretch_both", name="times")
 
     def _panel(self, quantity: str, last: bool) -> Any:
+        """Make the figure of one quantity; the last one shows the axis of time."""
         plot = figure(
             x_range=self.time, y_range=Range1d(0, 1), y_axis_label=quantity, toolbar_location=None,
             tools="", height=165 if last else 140, sizing_mode="stretch_both", name=quantity,
@@ -105,7 +110,7 @@ class TimeFigures:
         return plot
 
     def show_chain(self, view: View) -> None:
-        """The least loss, the loss of the unigram, and the gap of the minima, of a chain."""
+        """Draw the least loss, the loss of the unigram, and the gap of the minima, of a chain."""
         self.axes, self.trainable = (view.y, view.x), view.trainable
         for part in (self.best, self.unigram, self.target, *self.names, self.figures[1]):
             part.visible = view.trainable
@@ -117,7 +122,7 @@ class TimeFigures:
         self._draw()
 
     def show_orbits(self, view: View, orbits: Sequence[Orbit], chosen: int) -> None:
-        """The loss and the gap of all orbits, and the coordinates of the chosen one."""
+        """Draw the loss and the gap of all orbits, and the coordinates of the chosen one."""
         found: dict[str, list[Line]] = {name: [] for name in _PANELS}
         for i, orbit in enumerate(orbits):
             whole, ink, width = _joined(orbit), INK[orbit.kind], 2.8 if i == chosen else 1.3
@@ -143,7 +148,7 @@ class TimeFigures:
         self._draw()
 
     def show_runs(self, training: Sequence[Run]) -> None:
-        """The same of full training; the coordinates are those of its projection."""
+        """Draw loss and gap of all runs of training, and the projected coordinates of the last."""
         if not training and not any(self._lines.get(f"{name} training") for name in _PANELS):
             return
         found: dict[str, list[Line]] = {name: [] for name in _PANELS}
@@ -163,6 +168,7 @@ class TimeFigures:
         self._draw()
 
     def _draw(self) -> None:
+        """Draw all lines, on logarithmic axes where ``logs`` names them."""
         time_log, loss_log = "time" in self.logs, "loss" in self.logs
         first = min((x.begins for lines in self._lines.values() for x in lines), default=1.0)
         across = _log(first if np.isfinite(first) else 1e-3) if time_log else np.asarray
@@ -211,7 +217,7 @@ class TimeFigures:
 
 
 def _log(least: float, above: float = 0.0) -> Scale:
-    """log10 of what is above a value, NaN where that is less than ``least``."""
+    """Return the function v ↦ log10(v − above), NaN where v − above is less than ``least``."""
 
     def of(values: np.ndarray) -> np.ndarray:
         over = np.asarray(values, float) - above
@@ -221,7 +227,10 @@ def _log(least: float, above: float = 0.0) -> Scale:
 
 
 def _at_ends(lines: Sequence[Line]) -> dict[str, list[Any]]:
-    """The lines' names at their ends; those of lines that end together are one text."""
+    """Return texts and their places (x, y): the lines' names at their ends.
+
+    Names of lines that end together are one text.
+    """
     ends = []
     for line in lines:
         there = np.flatnonzero(np.isfinite(line.time) & np.isfinite(line.values))
@@ -238,7 +247,7 @@ def _at_ends(lines: Sequence[Line]) -> dict[str, list[Any]]:
 
 
 def _named_line(plot: Any, dash: list[int], labels: str, x: int) -> tuple[Span, Text]:
-    """A horizontal line of a plot, and words above it, so many pixels from the left."""
+    """Add a horizontal line, and words above it ``x`` pixels from the left; return both."""
     span = Span(dimension="width", line_dash=dash, line_color=SOFT, line_width=1)
     name = Text(
         x=x, y=0, x_units="screen", y_offset=1, text=labels, text_font_size="10.5px",
@@ -250,13 +259,14 @@ def _named_line(plot: Any, dash: list[int], labels: str, x: int) -> tuple[Span, 
 
 
 def _joined(orbit: Orbit) -> Path:
-    """The backward path, as far back as the forward one goes on, and the forward one."""
+    """Return an orbit's backward and forward paths as one, no longer backward than forward."""
     ahead, back = orbit.forward, orbit.backward
     if back is None or not len(ahead.time):
         return ahead
     near = back.time >= -ahead.time[-1]
 
     def join(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Return one column of both paths."""
         return np.concatenate([first[near], second])
 
     others = {name: join(back.others[name], values) for name, values in ahead.others.items()}
@@ -266,6 +276,7 @@ def _joined(orbit: Orbit) -> Path:
 
 
 def _columns(lines: Sequence[Line]) -> dict[str, Any]:
+    """Return the columns of the data source that draws these lines."""
     return {
         "xs": [line.time for line in lines], "ys": [line.values for line in lines],
         "colour": [line.colour for line in lines], "width": [line.width for line in lines],

@@ -34,8 +34,11 @@ _SHOWN = 0.2
 
 
 class Visit:
-    """One page: ``chosen`` is the orbit whose coordinates are shown and that training begins from;
-    ``undone`` are views whose orbits and clouds come back by "Undo"."""
+    """One open page: its view, widgets, figures and jobs.
+
+    ``chosen`` is the index of the orbit whose coordinates are shown and from whose start training
+    begins. ``undone`` are former views, whose starts and cloud "Undo" brings back.
+    """
 
     def __init__(
         self, document: Document, view: View, full: FullSettings, problems: Sequence[str],
@@ -68,18 +71,21 @@ class Visit:
             self.say_problem("The link was not followed in full: " + "; ".join(problems))
 
     def choose(self, number: int) -> None:
-        """Show an orbit's coordinates, and train from its start."""
+        """Choose an orbit by its index, to show its coordinates and to train from its start."""
         self.chosen = number
         self.show_orbits()
 
     def say_problem(self, sentence: str) -> None:
-        """A sentence about what could not be done."""
+        """Show a sentence about what could not be done; "" hides the last one."""
         text = f"<p style='border-left:4px solid #c25700;padding-left:6px'>{escape(sentence)}</p>"
         self.controls.problem.visible = bool(sentence)
         self.controls.problem.text = text if sentence else ""
 
     def try_to(self, change: Callable[[], View]) -> None:
-        """Show another view; a view out of bounds changes nothing and is reported."""
+        """Show the view that ``change`` returns; report it and change nothing if it is refused.
+
+        While the page itself sets its widgets, nothing is done.
+        """
         if self.choices.updating:
             return
         try:
@@ -123,10 +129,14 @@ class Visit:
         self.soon("address", REST, self.write_address)
 
     def write_address(self) -> None:
+        """Write the view and the settings of training into the page's address."""
         self.outgoing.address.data = {"query": [to_query(self.view, self.full)]}
 
     def soon(self, kind: str, wait: int, call: Callable[[], None]) -> None:
-        """Call it after so many milliseconds, once, however often it is asked for meanwhile."""
+        """Call ``call`` after ``wait`` milliseconds, once for all requests of one kind meanwhile.
+
+        Of two requests the first counts; the last, if its ``wait`` is ``REST``.
+        """
 
         def now() -> None:
             self._due.pop(kind, None)
@@ -141,7 +151,10 @@ class Visit:
         self._due[kind] = self.document.add_timeout_callback(now, wait)
 
     def _follow_orbits(self) -> None:
-        """Follow the starts that wait; one that is dragged keeps its orbit meanwhile."""
+        """Follow in a thread every start that has no orbit yet, and show the orbits as they come.
+
+        A start that is dragged shows its former orbit meanwhile.
+        """
         view = self.view
         key = view.dynamics, view.window if view.backward else None
         if self._found_for != key:
@@ -157,10 +170,12 @@ class Visit:
         waiting, shown = iter(missing), monotonic()
 
         def work(stop: Stop) -> Iterator[Orbit]:
+            """Yield the orbit of every start that waits."""
             for start in waiting:
                 yield follow_start(view, start, stop)
 
         def show(orbit: Orbit) -> None:
+            """Keep an orbit, and show all that are known, at most every fifth of a second."""
             nonlocal shown
             self._found[orbit.start] = orbit
             if monotonic() - shown > _SHOWN:
@@ -175,6 +190,10 @@ class Visit:
         self.jobs.start("orbits", work, show, done=done)
 
     def _show_found(self) -> None:
+        """Show the orbits found so far, in the order of the starts, up to the first missing one.
+
+        A start that was moved shows its former orbit until its own is found.
+        """
         starts, former = self.view.starts, self.orbits
         stale = former if len(former) == len(starts) else [None] * len(starts)
         known = [self._found.get(start) or old for start, old in zip(starts, stale, strict=True)]
@@ -186,11 +205,12 @@ class Visit:
             self.soon("times", 0, self._show_beside)  # once the plane is on its way
 
     def show_orbits(self) -> None:
-        """Orbits in the plane and against time, and what the chosen one does."""
+        """Draw the orbits in the plane and against time, and say where the chosen one ends."""
         self._show_in_plane()
         self._show_beside()
 
     def _show_beside(self) -> None:
+        """Draw orbits and training against time, and begin to search the chosen start's edge."""
         self.times.show_orbits(self.view, self.orbits, self.chosen)
         self.choices.updating = True
         self.controls.logs.active = [i for i, name in enumerate(LOGS) if name in self.times.logs]
@@ -199,18 +219,21 @@ class Visit:
         self.soon("edge", REST, self._find_edge)
 
     def _find_edge(self) -> None:
+        """Search in a thread how far the chosen start is from one with another end, and say it."""
         view = self.view
         if not 0 <= self.chosen < len(self.orbits):
             return
         orbit = self.orbits[self.chosen]
 
         def show(away: float) -> None:
+            """Keep the distance, with the orbit and the window that it is of, and say it."""
             self._edge = orbit, view.window, away
             self._show_in_plane()
 
         self.jobs.start("edge", lambda stop: [edge_of(view, orbit.start, stop)], show, pool="edge")
 
     def _show_in_plane(self) -> None:
+        """Draw the orbits in the plane, and say where the chosen one ends."""
         view = self.view
         self.plane.show_orbits(view, self.orbits, self.chosen)
         waiting = len(view.starts) - len(self.orbits)
@@ -222,9 +245,11 @@ class Visit:
         )
 
     def _follow_cloud(self) -> None:
+        """Follow the cloud's starts in a thread; draw them and the shares of their ends."""
         view = self.view
 
         def show(found: CloudShare | None) -> None:
+            """Show what is known of the cloud so far."""
             self.plane.show_cloud(view, found)
             self.controls.cloud.text = cloud_words(view, found)
 
