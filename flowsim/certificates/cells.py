@@ -31,7 +31,7 @@ def with_certificates(
     record: xr.Dataset, model: Model, theta: Tensor, window: Mapping[str, tuple[float, float]],
     found: Landscape | None = None,
 ) -> xr.Dataset:  # fmt: skip
-    """The record with ``certified``, 1 of cells whose end is proven by interval bounds.
+    """Add ``certified`` to a record, 1 of cells whose end is proven by interval bounds.
 
     Proven is, for the loss as float64 states it and the flow −G⁻¹∇L from the centre of the cell: it
     falls below the lowest pass of a well, or below the loss of all other ends that the model names
@@ -92,6 +92,7 @@ def with_certificates(
 
 
 def _check(wrong: np.ndarray) -> None:
+    """InputError if the mask ``wrong``, of labels that contradict a proof, is anywhere True."""
     if wrong.any():
         raise InputError(
             f"{int(wrong.sum())} labels by integration contradict a proof: lower --rtol"
@@ -99,7 +100,7 @@ def _check(wrong: np.ndarray) -> None:
 
 
 def _with_wells(record: xr.Dataset, model: Model, found: Landscape) -> xr.Dataset:
-    """The record with the wells: minima, levels, and counts of proven critical points."""
+    """Add the wells to a record: minima, levels, and counts of proven critical points."""
     minima = np.array([well.minimum for well in found.wells]).reshape(-1, len(model.coordinates))
     words = {"long_name": "lower bound of the lowest pass of the well"}
     return record.assign(

@@ -19,9 +19,13 @@ _UNIT, _TINY, _FUNCTION = 2.0**-52, 5e-324, 8.0
 
 
 class Interval:
-    """Arrays of lower and upper bounds."""
+    """Arrays of lower and upper bounds of numbers.
+
+    Bounds of sums, products and quotients are rounded outwards, so that no result lies outside.
+    """
 
     def __init__(self, lo: Any, hi: Any, units: float = 0.0) -> None:
+        """Take bounds; ``units`` widen them by so many 2⁻⁵² of their size, and NaN to infinity."""
         self.lo, self.hi = np.asarray(lo, float), np.asarray(hi, float)
         if units:
             self.lo = self.lo - units * _UNIT * abs(self.lo)
@@ -61,7 +65,7 @@ class Interval:
         return Interval(self.lo[at], self.hi[at])
 
     def size(self) -> np.ndarray:
-        """The largest absolute value."""
+        """The largest absolute value of the numbers within."""
         found: np.ndarray = np.maximum(abs(self.lo), abs(self.hi))
         return found
 
@@ -71,6 +75,7 @@ class Interval:
         return Interval(self.lo.sum(axis) - off, self.hi.sum(axis) + off)
 
     def hull(self, other: Any) -> Interval:
+        """The smallest interval that holds both."""
         other = interval(other)
         return Interval(np.minimum(self.lo, other.lo), np.maximum(self.hi, other.hi))
 
@@ -80,16 +85,20 @@ class Interval:
 
 
 def interval(value: Any) -> Interval:
+    """An interval as it is; numbers as one without width."""
     return value if isinstance(value, Interval) else Interval(value, value)
 
 
 def _rising(function: Callable[[np.ndarray], np.ndarray], x: Interval) -> Interval:
-    """Bounds of an increasing function."""
+    """Bounds of an increasing function of x."""
     return Interval(function(x.lo), function(x.hi), _FUNCTION)
 
 
 def power(x: Interval, n: float) -> Interval:
-    """xⁿ, NaN where it is not defined."""
+    """Bounds of xⁿ, rounded outward.
+
+    For n < 0 both are infinite if x may be 0; for a root, that of an end of x that is not positive.
+    """
     if n == 0:
         return interval(np.ones_like(x.lo))
     if n != int(n):
@@ -107,11 +116,12 @@ def power(x: Interval, n: float) -> Interval:
 
 
 def _sigmoid(x: Interval) -> Interval:
+    """Bounds of 1/(1 + e⁻ˣ)."""
     return _rising(lambda a: np.exp(-np.logaddexp(0, -a)), x)
 
 
 def _wave(x: Interval, shift: float) -> Interval:
-    """sin(x + shift π/2)."""
+    """Bounds of sin(x + shift π/2)."""
     ends = [np.sin(end + shift * np.pi / 2) for end in (x.lo, x.hi)]
     turns = [(np.stack([x.lo, x.hi]) / np.pi * 2 + shift - top) / 4 for top in (1, 3)]
     passed = [np.floor(t[1] + 1e-9) > np.floor(t[0] - 1e-9) for t in turns]
@@ -121,12 +131,14 @@ def _wave(x: Interval, shift: float) -> Interval:
 
 
 def _sigmoids(x: Interval) -> tuple[Interval, ...]:
+    """Bounds of 1/(1 + e⁻ˣ), its derivative and its second derivative."""
     here, back = _sigmoid(x), _sigmoid(-x)
     slope = here * back
     return here, slope, slope * (back - here)
 
 
 def _absolute(x: Interval) -> tuple[Interval, ...]:
+    """Bounds of |x|, its derivative and its second derivative, which is unbounded at the kink."""
     bent = (x.lo <= 0) & (x.hi >= 0)
     size = Interval(np.where(bent, 0, np.minimum(abs(x.lo), abs(x.hi))), x.size())
     sign = Interval(np.where(x.lo > 0, 1, -1), np.where(x.hi < 0, -1, 1))
@@ -135,21 +147,25 @@ def _absolute(x: Interval) -> tuple[Interval, ...]:
 
 
 def _powers(x: Interval, n: float) -> tuple[Interval, ...]:
+    """Bounds of xⁿ, its derivative and its second derivative."""
     value, slope = power(x, n), power(x, n - 1) if n else interval(np.zeros_like(x.lo))
     bend = power(x, n - 2) if n not in (0, 1) else interval(np.zeros_like(x.lo))
     return value, slope * n, bend * (n * (n - 1))
 
 
 def _logarithm(x: Interval) -> tuple[Interval, ...]:
+    """Bounds of log x, its derivative and its second derivative."""
     slope = power(x, -1)
     return _rising(np.log, x), slope, -(slope * slope)
 
 
 def _softplus(x: Interval) -> tuple[Interval, ...]:
+    """Bounds of log(1 + eˣ), its derivative and its second derivative."""
     return _rising(lambda a: np.logaddexp(0, a), x), *_sigmoids(x)[:2]
 
 
 def _sine(x: Interval) -> tuple[Interval, ...]:
+    """Bounds of sin x, its derivative and its second derivative."""
     wave = _wave(x, 0)
     return wave, _wave(x, 1), -wave
 
@@ -163,6 +179,7 @@ class Jet:
     __array_ufunc__ = None  # an array on the left leaves the operation to the jet
 
     def __init__(self, value: Interval, slope: Interval, bend: Interval) -> None:
+        """Take bounds of the numbers, of their gradients (slope) and of their Hessians (bend)."""
         self.parts = value, slope, bend
         self.shape, self.ndim = value.lo.shape, value.lo.ndim
 
@@ -170,6 +187,7 @@ class Jet:
     def __torch_function__(
         cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        """Apply a function of torch: stack, arithmetic, or the method of the same name."""
         name = getattr(function, "__name__", str(function)).strip("_")
         if name == "stack":
             return _stacked(*args, **(kwargs or {}))
@@ -179,6 +197,7 @@ class Jet:
         return getattr(args[0], name)(*args[1:], **(kwargs or {}))
 
     def __getattr__(self, method: str) -> Any:
+        """The method of a function in ``_FUNCTIONS``; InputError for one without known bounds."""
         if method not in _FUNCTIONS:
             if method.startswith("__"):
                 raise AttributeError(method)
@@ -225,13 +244,14 @@ class Jet:
     pow, neg = __pow__, __neg__
 
     def through(self, function: Callable[[Interval], tuple[Interval, ...]]) -> Jet:
-        """A function of it, given as value, slope and bend."""
+        """Apply a function, given by bounds of its value and its first two derivatives."""
         value, slope, bend = self.parts
         f, df, ddf = function(value)
         square = slope[..., :, None] * slope[..., None, :]
         return Jet(f, slope * _wide(df, 1), square * _wide(ddf, 2) + bend * _wide(df, 2))
 
     def __getitem__(self, at: Any) -> Jet:
+        """Index the numbers, as of a tensor; gradients and Hessians go with them."""
         index = at if isinstance(at, tuple) else (at,)
         if Ellipsis in index:
             dots = index.index(Ellipsis)
@@ -240,10 +260,12 @@ class Jet:
         return Jet(*(part[index] for part in self.parts))
 
     def unbind(self, dim: int = 0) -> list[Jet]:
+        """Split along a dimension, as torch does."""
         axis = dim % self.ndim
         return [self[(slice(None),) * axis + (i,)] for i in range(self.shape[axis])]
 
     def sum(self, dim: int) -> Jet:
+        """Sum along a dimension, as torch does."""
         axis = dim % self.ndim
         return Jet(*(part.sum(axis) for part in self.parts))
 
@@ -267,20 +289,23 @@ _FUNCTIONS: dict[str, Callable[[Jet], Jet]] = {
 
 
 def _constant(value: Any) -> Any:
+    """A tensor as an array; anything else as it is."""
     return value.detach().numpy() if isinstance(value, Tensor) else value
 
 
 def _stacked(jets: Any, dim: int = 0) -> Jet:
+    """Stack jets along a new dimension, as torch does."""
     axis = dim % (jets[0].ndim + 1)
 
     def stacked(part: tuple[Interval, ...]) -> Interval:
+        """Stack values, gradients or Hessians of the jets."""
         return Interval(np.stack([p.lo for p in part], axis), np.stack([p.hi for p in part], axis))
 
     return Jet(*map(stacked, zip(*(jet.parts for jet in jets), strict=True)))
 
 
 def _wide(value: Interval, axes: int) -> Interval:
-    """The same bounds with so many new axes at the end."""
+    """The same bounds with so many new axes of length 1 at the end."""
     return value[(..., *[None] * axes)]
 
 

@@ -39,6 +39,7 @@ def proven_ends(
     """
 
     def known(box: Interval, most: np.ndarray) -> np.ndarray:
+        """What is proven of boxes (…, k) with losses of at most ``most`` (…): −3, a well, or −1."""
         wells = np.full(most.shape, -1) if landscape is None else landscape.well_below(box, most)
         return np.where(most < trap_loss, -3, wells)
 
@@ -85,6 +86,7 @@ class Tube:
     """
 
     def __init__(self, model: Model, times: np.ndarray, start: Tensor, size: float) -> None:
+        """Follow ``start`` (n, k) at ``times`` (T + 1, n); ``size`` is that of the window."""
         rtol = _RTOL / len(times) ** 2
         self.path = trajectories(model, start, torch.from_numpy(times), rtol).numpy()
         root = np.sqrt(np.array(model.metric, float))
@@ -122,7 +124,10 @@ class Tube:
 
 
 def _respaced(times: np.ndarray, push: np.ndarray, pieces: int) -> np.ndarray:
-    """Times between which pieces of the orbits (T, n) would be pushed alike."""
+    """Choose new times (pieces + 1, n), between which all pieces widen a tube about alike.
+
+    ``push`` (T, n) is by how much the pieces between the present ``times`` (T + 1, n) widen it.
+    """
     part = np.cbrt(np.where(np.isfinite(push), push, 0)) + 1e-12
     part = np.where(np.isfinite(push), part + 0.05 * part.mean(0), 2 * part.max(0))
     passed = np.concatenate([0 * part[:1], part.cumsum(0)])
@@ -132,18 +137,19 @@ def _respaced(times: np.ndarray, push: np.ndarray, pieces: int) -> np.ndarray:
 
 
 def _length(value: Interval) -> np.ndarray:
-    """Upper bounds of the lengths of vectors."""
+    """Upper bounds (…) of the lengths of vectors (…, k)."""
     found: np.ndarray = np.linalg.norm(value.size(), axis=-1) * (1 + _ROUNDED)
     return found
 
 
 def _middle(value: Interval) -> np.ndarray:
+    """The middle of every interval."""
     found: np.ndarray = (value.lo + value.hi) / 2
     return found
 
 
 def _least_rate(bend: Interval) -> np.ndarray:
-    """A lower bound of the eigenvalues of symmetric matrices (…, k, k)."""
+    """Lower bounds (…) of the eigenvalues of symmetric matrices (…, k, k)."""
     centre, off = _middle(bend), (bend.hi - bend.lo) / 2
     unknown = ~np.isfinite(centre).all((-1, -2))
     centre[unknown] = 0.0
@@ -154,8 +160,9 @@ def _least_rate(bend: Interval) -> np.ndarray:
 def _rests_near(model: Model, x: np.ndarray, r: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Mask of tubes (n,) that are proven to end near ``ends``, at an attracting point of rest.
 
-    About the end there is a box. Coordinates that are 0 at the end, and 0 of ∇L with them, may
-    hold the others T at rest: then a point rests on every fibre over T. In the other coordinates N
+    A tube's last place is ``x`` (n, k), its radius there ``r`` (n,). About the end there is a box,
+    in the coordinates √Gᵢ θᵢ. T are coordinates whose part of ∇L is 0 wherever those are 0 that are
+    0 at the end; a point of rest is proven for every value of T. In the other coordinates N
     the curvature is at least κ, |∇L|_T ≤ θ|∇L|_N with θ = |∂²L|_TN/κ, and |∇L| falls at least as
     fast as the rate κ′ = (κ − 2θ|∂²L|_TN − θ²|∂²L|_TT)/(1 + θ²): the way left is |∇L|/κ′ at most.
     """

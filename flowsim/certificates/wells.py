@@ -24,7 +24,7 @@ class Well(NamedTuple):
     Attributes:
         minimum: its place, (2,).
         level: no trajectory below it leaves the well's boxes: a lower bound of the lowest pass.
-        before: how many of these boxes precede each along both coordinates, (SIDE + 1, SIDE + 1).
+        before: at each node, how many of its boxes lie lower in both coordinates, (SIDE + 1,) * 2.
     """
 
     minimum: np.ndarray
@@ -66,7 +66,7 @@ class Landscape(NamedTuple):
         return found
 
     def minima_below(self, theta: Tensor, loss: Tensor) -> Tensor:
-        """The minima of the wells in which places θ (n, 2) of these losses lie, else NaN."""
+        """The minima (n, 2) of the wells in which places θ (n, 2) of losses (n,) lie, else NaN."""
         place = interval(theta.detach().cpu().numpy())
         number = self.well_below(place, loss.detach().cpu().numpy())
         minima = np.array([*(well.minimum for well in self.wells), [np.nan, np.nan]])
@@ -74,7 +74,7 @@ class Landscape(NamedTuple):
 
 
 def landscape_in(model: Model, window: Mapping[str, tuple[float, float]]) -> Landscape:
-    """The wells in a window of a model of two coordinates, by bounds in 256² boxes.
+    """Find the wells in a window of a model of two coordinates, by bounds in 256² boxes.
 
     A box whose bounds of ∇L leave out 0 holds no critical point. Neighbouring others are enclosed
     in a box in which Krawczyk's operator proves exactly one. From every minimum boxes are joined in
@@ -114,7 +114,10 @@ def landscape_in(model: Model, window: Mapping[str, tuple[float, float]]) -> Lan
 
 
 def enclosed(model: Model, low: np.ndarray, high: np.ndarray) -> tuple[Interval, ...]:
-    """``bounds``, those of L and ∇L also from the centre and the next derivative."""
+    """Bounds as of ``bounds`` in boxes with corners (n, k), closer ones of L and ∇L.
+
+    Both are also bounded by their value at a box's centre and the next derivative in the box.
+    """
     loss, slope, bend = bounds(model, low, high)
     middle = (low + high) / 2
     scale = np.sqrt(np.array(model.metric, float)) * (1 + 1e-15)
@@ -149,7 +152,7 @@ def _proven(model: Model, low: np.ndarray, high: np.ndarray) -> tuple[str, Inter
 
 
 def _polished(model: Model, place: Interval) -> np.ndarray:
-    """The critical point in a box by Newton's steps from its middle."""
+    """Find the critical point in a box by Newton's steps from its middle."""
     theta = torch.from_numpy((place.lo + place.hi) / 2)[None]
     for _ in range(_NEWTON):
         theta = theta - torch.linalg.solve(model.hessian(theta), model.gradient(theta))

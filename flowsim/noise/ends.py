@@ -35,7 +35,7 @@ def end_probabilities(
     step: float | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> xr.Dataset:
-    """Probabilities of the ends after Langevin noise has acted for a time.
+    """Estimate the probabilities of the ends after Langevin noise has acted for a time.
 
     From every start K paths follow dθ = −G⁻¹∇L dt + √(2T) G^−½ dB for the time, as ``diffuse``
     does, and then the flow without noise, whose end is counted.

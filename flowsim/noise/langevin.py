@@ -1,4 +1,4 @@
-"""Paths of the flow with noise, all rows together."""
+"""Paths of the flow with noise, all together."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _PART, _LEAST, _ASKED = 0.05, 200, 64
 #: The most steps of a path: minutes to hours.
 _MOST = 1_000_000
 
-#: A function of places, (n, k) to (n,), that is positive where a row has arrived.
+#: A function of places, (n, k) to (n,), that is positive where a path has arrived.
 Target = Callable[[Tensor], Tensor]
 
 
 class Passages(NamedTuple):
-    """First passages of rows.
+    """First passages of paths through targets.
 
     Attributes:
-        target: which target was met first, int64, (n,); −1 where none was.
+        target: number of the target that was met first, int64, (n,); −1 where none was.
         time: when, (n,); NaN where none was.
-        theta: where the row was then, or at last, (n, k).
+        theta: where the path was then, or at last, (n, k).
     """
 
     target: Tensor
@@ -49,15 +49,15 @@ def diffuse(
     step: float | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Tensor:
-    """Places of starts under Langevin noise at a time: dθ = −G⁻¹∇L dt + √(2T) G^−½ dB.
+    """Move starts under Langevin noise for a time: dθ = −G⁻¹∇L dt + √(2T) G^−½ dB.
 
-    A step of Heun's method for additive noise, of weak order two (Kloeden and Platen, *Numerical
+    Steps are of Heun's method for additive noise, of weak order two (Kloeden and Platen, *Numerical
     Solution of Stochastic Differential Equations*, 1992, 15.1).
 
     Args:
         model: any model; of a field that is no gradient the field takes the place of −G⁻¹∇L.
         starts: shape (n, k), one path from each.
-        temperature: T ≥ 0 of all rows or of each, (n,), in nats.
+        temperature: T ≥ 0 of all paths or of each, (n,), in nats.
         time: of the flow.
         generator: of the noise.
         step: in time; by default 0.05 over the fastest rate at starts and ends, and a 200th of the
@@ -105,7 +105,7 @@ def first_passages(
     step: float | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Passages:
-    """When and where paths under Langevin noise first meet one of several targets.
+    """Find when and where paths under Langevin noise first meet one of several targets.
 
     A path that is on the near side before and after a step may have crossed between: with the
     chance exp(−2ab/(2T‖∇g‖²h)) of a Brownian bridge, where a and b are the values of a target g
@@ -116,7 +116,7 @@ def first_passages(
         targets: functions of places that are positive behind the target's surface.
         longest: time after which a path is left.
         step: as of ``diffuse``.
-        progress: called with the number of rows that are done.
+        progress: called with the number of paths that are done.
 
     Raises:
         InputError: as ``diffuse``.
@@ -168,7 +168,7 @@ def first_passages(
 def _prepared(
     model: Model, starts: Numbers, temperature: float | Numbers, time: float
 ) -> tuple[Tensor, Tensor]:
-    """The starts, and the deviation of the noise over the root of the time, both (n, k)."""
+    """Check arguments; return starts and the noise's standard deviation over √time, both (n, k)."""
     theta = starts_of(model, starts)
     warmth = to_tensor(temperature, "temperature")
     if warmth.ndim > 1 or not bool((warmth >= 0).all()) or warmth.numel() not in (1, len(theta)):
@@ -179,6 +179,7 @@ def _prepared(
 
 
 def _positive(argument: str, value: float) -> float:
+    """Return the value as a float; InputError unless it is positive and finite."""
     if not 0 < value < math.inf:
         raise InputError(f"{argument} must be positive, not {value}")
     return float(value)
@@ -197,7 +198,7 @@ def step_of(model: Model, theta: Tensor, time: float) -> float:
 def _heun_step(
     model: Model, theta: Tensor, spread: Tensor, step: float, generator: torch.Generator
 ) -> Tensor:
-    """The rows after a step of Heun's method."""
+    """Move places θ (n, k) by a step of Heun's method, with noise of that ``spread`` per √time."""
     normal = torch.randn(theta.shape, generator=generator, dtype=torch.float64)
     noise = spread * math.sqrt(step) * normal
     here = model.field(theta).detach()
