@@ -102,7 +102,7 @@ def draw_disagreements(record: xr.Dataset, ax: Axes) -> None:
 def draw_confusion(record: xr.Dataset, ax: Axes) -> None:
     """Draw the confusion table of predictions and outcomes.
 
-    Cells have counts, and each outcome's share of a prediction with its 95 % interval.
+    Cells have counts, and each outcome's share of a prediction, with its interval if it has one.
     """
     table, share = record["confusion"].to_numpy(), record["share"].to_numpy()
     labels = [str(name) for name in record["predicted_label"].to_numpy()]

@@ -111,7 +111,7 @@ def draw_shares(
 def draw_probability(record: xr.Dataset, ax: Axes) -> None:
     """Draw the probability of an end over σ: the integral as a curve, the samples as points.
 
-    Points have 95 % intervals; the integral's limits for small and for large σ are dotted lines.
+    Points have 95 % intervals; limits of the integral in σ other than 0 and 1 are dotted lines.
     """
     sigma, a = record["sigma"].to_numpy(), record.attrs
     known = "integral" in record

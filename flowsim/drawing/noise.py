@@ -24,7 +24,7 @@ from flowsim.records.attributes import axes_of
 
 
 def draw_noise(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
-    """Draw a record of ``end_probabilities``.
+    """Draw a record of ``end_probabilities`` as a map over a plane, or as curves over temperatures.
 
     At one temperature over a plane: the chance of each cell to end elsewhere than without noise.
     Else: the share of each end over the temperature, of all starts together, with its interval.

@@ -414,7 +414,7 @@ def _title(record: xr.Dataset) -> list[str]:
 
 
 def _end_phrases(record: xr.Dataset) -> dict[str, str]:
-    """What a start does, such as "goes to minimum 1", by the name of its end."""
+    """Words for what a start does, such as "goes to minimum 1", by the name of its end."""
     found = {}
     for name, text in end_names(record.attrs).items():
         # an optimizer's periodic orbits and the like go nowhere

@@ -296,6 +296,7 @@ class SafeFile(io.RawIOBase):
         return self._file.seek(offset, whence)
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
         super().close()
 

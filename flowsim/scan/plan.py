@@ -179,7 +179,7 @@ class Scan:
         )  # fmt: skip
 
     def starts_of(self, low: int, high: int) -> np.ndarray:
-        """The starts of points ``low`` to ``high`` − 1, drawn ones those of their own model."""
+        """The starts (n, k) of points ``low`` to ``high`` − 1; every model has its own cloud."""
         stretches = self._stretches(low, high)
         return np.concatenate([self.starts.block(a, b, case) for case, a, b in stretches])
 

@@ -186,7 +186,10 @@ def share_variables(
 def wilson_interval(
     successes: np.ndarray, trials: np.ndarray | int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The 95 % score interval of a probability (Wilson 1927), |k/n − P| = z √(P(1 − P)/n)."""
+    """Both ends of the 95 % score interval of a probability, by successes k of n trials.
+
+    Wilson 1927: |k/n − P| = z √(P(1 − P)/n).
+    """
     centre = successes + _Z95**2 / 2
     spread = _Z95 * np.sqrt(successes * (trials - successes) / trials + _Z95**2 / 4)
     low, high = (centre - spread) / (trials + _Z95**2), (centre + spread) / (trials + _Z95**2)
