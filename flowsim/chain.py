@@ -118,7 +118,7 @@ class BinaryChain(GapChain):
     def sample(
         self, batch: int, length: int, generator: torch.Generator
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Independent stationary sequences and their next symbols.
+        """Draw independent stationary sequences and their next symbols.
 
         Args:
             batch: number of sequences, at least 1.

@@ -114,17 +114,17 @@ class EndLosses:
 
     @property
     def degenerate(self) -> bool:
-        """True if every end has the least loss, trap being best."""
+        """Whether every end has the least loss, so that trap equals best."""
         return self.speed == 0
 
     def above(self, model: Model, theta: Tensor) -> Tensor:
-        """The loss above the best, (...), in nats; 0 where rounding hides it."""
+        """Return the loss above the best, (...), in nats; 0 where rounding hides it."""
         if self.excess is not None:
             return self.excess(theta)
         return difference_above(model.loss(theta), self.best)
 
     def reached(self, excess: Tensor) -> Tensor:
-        """Mask of losses that are the best, within the error of an integrator.
+        """Return the mask of losses that are the best, within the error of an integrator.
 
         ``excess`` is what ``above`` gives. Where all ends have one loss, an excess counts that
         float64 shows in the loss.
@@ -279,13 +279,13 @@ class Plane(_FormerPlane):
         )
 
     def embed(self, values: Mapping[str, Tensor]) -> Tensor:
-        """θ, shape (..., k), of starts given by the axes and by held values, each (...)."""
+        """Return θ (..., k) of starts: ``values``, each (...), of axes and held coordinates."""
         first = next(iter(values.values()))
         columns = [values.get(name, torch.zeros_like(first)) for name in self.model.coordinates]
         return torch.stack([column.expand_as(first) for column in columns], dim=-1)
 
     def project(self, theta: Tensor) -> Tensor:
-        """(y, x), then the third axis, of points θ, shape (..., 2 or 3)."""
+        """Return (y, x), and the third axis if there is one, of points θ: shape (..., 2 or 3)."""
         return theta[..., [self.model.coordinates.index(name) for name in axes_of(self)]]
 
     def mirrored(self, fixed: Mapping[str, float]) -> bool:
@@ -484,7 +484,7 @@ class Model(_FormerMembers):
     @accepts_theta
     @unwritten
     def loss(self, theta: Tensor) -> Tensor:
-        """L, shape (...) for θ of shape (..., k)."""
+        """Return L, shape (...) for θ of shape (..., k)."""
         raise NotImplementedError(f"{type(self).__name__} needs a method loss(theta)")
 
     @accepts_theta
@@ -513,7 +513,7 @@ class Model(_FormerMembers):
 
     @accepts_theta
     def conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
-        """Conserved quantities by name, each (...); by default none is known."""
+        """Return conserved quantities by name, each (...); by default none is known."""
         return {}
 
     @property
@@ -539,11 +539,11 @@ class RecordedModel(Model):
     """A model that says with what it was made, for records."""
 
     def options(self) -> dict[str, Any]:
-        """Arguments beside its data, by name."""
+        """Return the arguments of the model other than its data, by name."""
         return {}
 
     def attributes(self) -> dict[str, Any]:
-        """Attributes of a record from which the model can be built again."""
+        """Return attributes of a record from which the model can be built again."""
         own = {k: int(v) if isinstance(v, bool) else v for k, v in self.options().items()}
         return {"model": self.name, "coordinates": self.coordinates, **own}
 

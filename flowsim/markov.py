@@ -171,7 +171,7 @@ class MarkovChain:
         )
 
     def ngram_loss(self, n: int) -> float:
-        """The loss of the best predictor from the last n − 1 symbols.
+        """Return the loss of the best predictor from the last n − 1 symbols.
 
         The unigram's is the stationary entropy; the bigram's is the entropy rate, which no longer
         past betters.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def from_loss(
     formula: Callable[..., Tensor], name: str = "", metric: tuple[float, ...] = ()
 ) -> Model:
-    """A model of a formula alone.
+    """Make a model of a loss that is given as a formula alone.
 
     Args:
         formula: the loss as a function of the coordinates, each a tensor of the same shape; what

@@ -204,15 +204,15 @@ class ModelSpec:
         return dict(self.arguments)
 
     def get(self, parameter: str, default: Any = None) -> Any:
-        """An argument; ``default`` where the model does not have it."""
+        """Return an argument; ``default`` where the model does not have it."""
         return self.options.get(parameter, default)
 
     def replace(self, **arguments: Any) -> ModelSpec:
-        """The same model with other arguments."""
+        """Return the spec of the same model with these arguments changed."""
         return ModelSpec(self.target, {**self.options, **arguments}, self.kind)
 
     def build(self) -> Model:
-        """The model, built once and kept while it is among the last eight.
+        """Build the model, or return the one built before, of the last eight that were asked for.
 
         Raises:
             InputError: a value that the model refuses.
@@ -220,11 +220,11 @@ class ModelSpec:
         return _built(self)
 
     def chain(self) -> Any:
-        """The chain on which the model is trained; InputError for a wrong probability."""
+        """Return the chain on which the model is trained; InputError for a wrong probability."""
         return self.kind(**self.options).chain()
 
     def values(self, parameter: str, values: Iterable[float]) -> tuple[Any, ...]:
-        """Several values of a numeric argument, as it takes them: whole numbers, or floats.
+        """Return several values of a numeric argument, as it takes them: whole numbers, or floats.
 
         Raises:
             InputError: the model does not have the argument, it is no number, the values do not
@@ -244,13 +244,16 @@ class ModelSpec:
         return tuple(kind(x) for x in given)
 
     def settings(self) -> dict[str, str]:
-        """Texts that identify the model."""
+        """Return texts by name that identify the model: name, arguments, a user's source."""
         texts = {"model": self.name, **{name: str(x) for name, x in self.options.items()}}
         return texts | ({"source_digest": source_digest(self.kind)} if self.is_own else {})
 
     @classmethod
     def first(cls, target: str, **arguments: Any) -> ModelSpec:
-        """The model with values for all that must be given, as the explorer begins."""
+        """Return a spec with these arguments, and with the explorer's first values of the rest.
+
+        The rest are arguments that must be given; others have their defaults.
+        """
         kind = _class_of(target)
         known = parameters(kind).items()
         begun = {name: about.default for name, about in known if about.required}
@@ -259,14 +262,14 @@ class ModelSpec:
 
     @classmethod
     def fitting(cls, target: str, **arguments: Any) -> ModelSpec:
-        """The built-in model with those of the given arguments that it takes."""
+        """Return the spec of a built-in model, with those of the given arguments that it takes."""
         kind = built_in(target)
         own = {name: x for name, x in arguments.items() if has_parameter(kind, name, arguments)}
         return cls(target, own, kind)
 
     @classmethod
     def of(cls, model: Model) -> ModelSpec:
-        """The spec that builds a model again.
+        """Return the spec that builds a model again.
 
         Raises:
             InputError: a model that has not kept an argument of its constructor by name.
@@ -338,7 +341,7 @@ def kept_arguments(model: Model) -> dict[str, Any]:
 
 
 def has_parameter(kind: type, parameter: str, given: Mapping[str, Any]) -> bool:
-    """Return whether a model with these arguments has the parameter."""
+    """Return whether a model of this class, made with the given arguments, has the parameter."""
     about = parameters(kind).get(parameter)
     return about is not None and (not about.requires or bool(given.get(about.requires)))
 
@@ -382,7 +385,7 @@ def _complete(spec: ModelSpec, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def spec_of(attributes: Mapping[str, Any], **given: Any) -> ModelSpec:
-    """The spec of the built-in model that a record is about.
+    """Return the spec of the built-in model that a record is about.
 
     Args:
         attributes: of a record that ``read_record`` returned.
@@ -456,7 +459,7 @@ model_of = model_from_attributes  # its name before version 0.3
 
 
 def chain_of(attributes: Mapping[str, Any]) -> GapChain:
-    """The chain of a record's model, by default of the canonical one.
+    """Return the chain of a record's model; of a record that names none, of the canonical one.
 
     Raises:
         InputError: the record is not of one chain.

@@ -137,7 +137,7 @@ class ReducedModelOptions:
     ] = None
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments of the model that the options give."""
+        """Return the arguments of the model that the options give, by name."""
         given = {x.name: getattr(self, x.name) for x in fields(self)
                  if models_with(x.name) and getattr(self, x.name) != x.default}  # fmt: skip
         given |= {"tied": False} if self.untied else {}
@@ -148,7 +148,7 @@ class ReducedModelOptions:
         return given
 
     def spec(self) -> ModelSpec:
-        """The model; InputError for an argument that is missing or that it does not have."""
+        """Return the model's spec; InputError for an argument that is missing or unknown to it."""
         given = self.arguments()
         if self.model in BUILT_IN:
             known = parameters(built_in(self.model))
@@ -210,7 +210,7 @@ class ProcessOptions:
     ] = None  # fmt: skip
 
     def hidden_process(self) -> HiddenMarkovProcess | None:
-        """The hidden process of --process, or of --kernel and --emission, if one is given."""
+        """Return the hidden process of --process, or of --kernel and --emission, or None."""
         from flowsim.chains.hidden import HiddenMarkovProcess, parse_process
 
         if self.process is not None:
@@ -289,7 +289,7 @@ class OptimizerOptions:
     ] = None  # fmt: skip
 
     def choice_of_optimizer(self, model: str, seed: int) -> OptimizerChoice | None:
-        """The optimizer with all its numbers; None where the flow is followed."""
+        """Return the optimizer with all its numbers; None where the flow is followed."""
         from flowsim.training.optimizer_choice import OptimizerChoice
 
         if self.optimizer is None:
@@ -355,7 +355,7 @@ class Window:
     ] = None  # fmt: skip
 
     def windows(self) -> dict[str, options.Interval]:
-        """The window of every coordinate that has one; InputError if one has two."""
+        """Return the window of every coordinate that has one; InputError if one has two."""
         found: dict[str, options.Interval] = {}
         for several in self.window or ():
             if twice := found.keys() & several:

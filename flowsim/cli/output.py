@@ -215,7 +215,10 @@ EVERY = 10.0
 
 
 class Meter:
-    """Counts what is done of ``total`` units, which are named in the plural; ``show`` prints it."""
+    """Counts how many of ``total`` units are done; ``unit`` is their name, in the plural.
+
+    ``show`` is called after every change and prints the meter.
+    """
 
     def __init__(self, total: int, unit: str) -> None:
         self.total, self.unit = total, unit
@@ -266,7 +269,7 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def progress(total: int, unit: str, quiet: bool = False) -> Iterator[Meter]:
-    """A meter that is shown while the body runs; nothing is shown if quiet."""
+    """Yield a meter that is shown while the body runs; nothing is shown if ``quiet``."""
     meter = Meter(total, unit)
     shown = nullcontext() if quiet else _bar(meter) if _has_width() else _lines(meter)
     with shown:

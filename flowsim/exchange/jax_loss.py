@@ -15,7 +15,7 @@ from flowsim.own import of_formula
 
 
 def from_jax(formula: Callable[..., Any], name: str = "", metric: tuple[float, ...] = ()) -> Model:
-    """A model of a formula in JAX, differentiated by JAX in float64.
+    """Make a model of a loss that is a formula in JAX, differentiated by JAX in float64.
 
     Args:
         formula: the loss as a function of the coordinates, each a scalar, in ``jax.numpy``; what

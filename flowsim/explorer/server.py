@@ -53,7 +53,10 @@ def open_port(port: int) -> int:
 
 
 def _fill(usual: View, pools: Pools, visits: set[Visit], document: Document) -> None:
-    """Build a visitor's page in a bokeh document, with the view that its address asks for."""
+    """Build a visitor's page in a bokeh document, with the view that its address asks for.
+
+    If too many pages are open, the document says so instead.
+    """
     visits -= {visit for visit in visits if visit.jobs.closed}
     document.title = "flowsim explorer"
     if len(visits) >= MOST_PAGES:

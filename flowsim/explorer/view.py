@@ -112,7 +112,7 @@ class View:
 
     @property
     def chain(self) -> Any:
-        """The Markov chain or process of the model; None for a model that is just a formula."""
+        """The model's data, a Markov chain or a prior over kernels; None if it has none."""
         return getattr(self.model, "chain", None)
 
     @property
