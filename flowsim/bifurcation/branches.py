@@ -52,7 +52,15 @@ class Branch:
 
 
 class Tracer:
-    """Follows zeros of a system in the space that is scaled by the ``size`` of its coordinates."""
+    """Follows zeros of a system in a scaled space, as points (n, size + 1).
+
+    A point has the state over the ``size`` (size,) of its numbers, and then the parameter as a part
+    of its range.
+
+    Attributes:
+        span: of the parameter's range.
+        typical: the usual norm of ∂F/∂(scaled state).
+    """
 
     def __init__(self, system: System, size: Tensor) -> None:
         self.system, self.size = system, size
@@ -80,7 +88,10 @@ class Tracer:
         return torch.cat([state / self.size, place.unsqueeze(1)], 1)
 
     def continua(self, slope: Tensor) -> Tensor:
-        """The kernel of ∂F/∂θ (n, size, size), (n, size, d), padded with zeros."""
+        """Orthonormal bases of the kernels of ∂F/∂θ (n, size, size), along continua of zeros.
+
+        (n, size, d), with zeros for the directions that a row has less.
+        """
         _, sizes, across = torch.linalg.svd(slope)
         flat = sizes <= FLAT * sizes[:, :1]
         most = int(flat.sum(1).max()) if len(slope) else 0
@@ -88,9 +99,9 @@ class Tracer:
         return kernel.flip(2)[..., :most]
 
     def kept_on(self, slope: Tensor, kept: Tensor) -> Tensor:
-        """The directions of ∂F/∂θ's kernel that continue those kept, of the same shape.
+        """Turn directions ``kept`` along a continuum, (n, size, d), into the kernel at new points.
 
-        They do not change at points where all of ∂F/∂θ vanishes.
+        ``slope`` is ∂F/∂θ there, (n, size, size). Where all of it vanishes nothing is turned.
         """
         if not kept.shape[2]:
             return kept
@@ -101,7 +112,11 @@ class Tracer:
         return found * sign * (kept.square().sum(1, keepdim=True) > 0.5)
 
     def solved(self, rows: list[Tensor], right: list[Tensor]) -> Tensor:
-        """The least-squares solution of stacked rows, NaN for rows without one."""
+        """Solve a system of linear equations for each of n rows, (n, m).
+
+        Given in blocks: matrices (n, ·, m), and right sides (n, ·). By least squares where there
+        are more or fewer equations than m.
+        """
         matrix, wanted = torch.cat(rows, 1), torch.cat(right, 1)
         if matrix.shape[1] == matrix.shape[2]:
             return torch.linalg.solve_ex(matrix, wanted.unsqueeze(2))[0].squeeze(2)
@@ -110,7 +125,11 @@ class Tracer:
         return found.squeeze(2)
 
     def tangent(self, slope: Tensor, kept: Tensor, before: Tensor) -> Tensor:
-        """Unit tangents (n, size + 1) that go on as ``before``."""
+        """Unit tangents (n, size + 1) of the branches, in the sense of the tangents ``before``.
+
+        ``slope`` is ∂F/∂(scaled point), ``kept`` the directions along a continuum, to which they
+        are orthogonal.
+        """
         n, last = len(slope), torch.nn.functional.pad(kept.mT, (0, 1))
         zeros = slope.new_zeros(n, slope.shape[1] + last.shape[1])
         found = self.solved([slope, last, before.unsqueeze(1)], [zeros, slope.new_ones(n, 1)])
@@ -122,7 +141,9 @@ class Tracer:
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
         """Zeros in the plane across ``along`` through guesses (n, size + 1), by Newton's steps.
 
-        Returns the points, whether each has converged, ∂F before the last step, and how many steps.
+        Across ``kept``, directions along a continuum, they do not move either. Returns the points
+        (n, size + 1), whether each has converged (n,), ∂F before the last step
+        (n, size, size + 1), and how many steps each took (n,).
         """
         point, n = guess.clone(), len(guess)
         going = torch.arange(n)
@@ -149,9 +170,9 @@ class Tracer:
         return point, done, slopes, count
 
     def unstable(self, slopes: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-        """Numbers of unstable directions at points with ∂F/∂(scaled θ), and their rates.
+        """The number of unstable directions at points, (n,), and all rates of growth, (n, m).
 
-        Directions along a continuum count for nothing.
+        ``slopes`` are ∂F/∂(scaled point); directions ``kept`` along a continuum are left out.
         """
         n, k, dimension = len(slopes), self.size.shape[0], kept.shape[2]
         inner = slopes[..., :k] / self.size.unsqueeze(1)
@@ -257,9 +278,10 @@ class Tracer:
 def zeros_from(
     system: System, state: Tensor, value: Tensor, size: Tensor, steps: int = 60
 ) -> tuple[Tensor, Tensor]:
-    """Zeros of F by ``steps`` from states (n, size) at values (n,), and which rows found one.
+    """Search zeros of F from states (n, size) at values (n,) of the parameter.
 
-    Steps are measured by the ``size`` of the coordinates.
+    By Levenberg and Marquardt's ``steps`` at most, in units of the coordinates' ``size``. Returns
+    the last states (n, size), and a mask (n,) of those that are zeros.
     """
     place, found = critical.zeros_from(
         lambda x, rows: system.field(x * size, value[rows]),

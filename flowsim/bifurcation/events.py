@@ -30,7 +30,7 @@ class Event:
     """A place where a branch changes.
 
     Attributes:
-        kind: fold, pitchfork, transcritical, flip (period doubling), or hopf.
+        kind: fold, pitchfork, transcritical, flip (period doubling), hopf or neimark-sacker.
         value: of the parameter; ``state`` there, (size,).
         branch: number of the branch on which it was seen.
         critical: the direction in which states leave, (size,), in sizes of the coordinates.
@@ -95,6 +95,7 @@ def _located(tracer: Tracer, branches: list[Branch], folds: bool) -> list[Event]
         most = counts.amax(1, keepdim=True) - 1  # the number of the rate that changes its sign
 
         def rate(slopes: Tensor, follows: Tensor, ways: Tensor, most: Tensor = most) -> Tensor:
+            """What changes its sign at an event, (n,): dp/ds, or a rate of growth."""
             if folds:
                 return ways[:, -1]
             return tracer.unstable(slopes, follows)[1].gather(1, most).squeeze(1)
@@ -119,7 +120,7 @@ def _located(tracer: Tracer, branches: list[Branch], folds: bool) -> list[Event]
 
 
 def _left_vector(slope: Tensor, dimension: int) -> Tensor:
-    """The left singular vector (size,) of the least singular value that is no continuum's."""
+    """The left singular vector (size,) of ∂F/∂θ's least singular value that is no continuum's."""
     left: Tensor = torch.linalg.svd(slope)[0]
     return left[:, slope.shape[-1] - 1 - dimension]
 
@@ -127,15 +128,17 @@ def _left_vector(slope: Tensor, dimension: int) -> Tensor:
 def searched(
     tracer: Tracer, ends: Tensor, kept: Tensor, rate: Callable[..., Tensor], near: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Points between ends (n, 2, size + 1) of branches where a rate is zero, ∂F and tangents there.
+    """Search a zero of a rate along branches, between two points of each, (n, 2, size + 1).
 
-    By the Illinois form of regula falsi, to a part of the way. The rate, (n,), is of ∂F, directions
-    kept and tangents.
+    By the Illinois form of regula falsi, to the part ``near`` of the way. ``rate`` gives (n,) from
+    ∂F, directions kept along a continuum, and tangents. Returns the points (n, size + 1), ∂F
+    (n, size, size + 1) and unit tangents (n, size + 1) there.
     """
     way = ends[:, 1] - ends[:, 0]
     along = way / way.norm(dim=1, keepdim=True)
 
     def at(part: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The points at parts (n,) of the ways; ∂F, tangents and rates there."""
         guess = ends[:, 0] + part.unsqueeze(1) * way
         point, _, slopes, _ = tracer.corrected(guess, along, kept, steps=12)
         follows = tracer.kept_on(slopes[..., :-1], kept)
@@ -158,7 +161,10 @@ def searched(
 
 
 def _kind(tracer: Tracer, point: Tensor, slope: Tensor, dimension: int) -> tuple[str, Tensor]:
-    """The kind of a change of stability at a point, and its critical direction."""
+    """The kind of a change of stability at a scaled point with ∂F, and the critical direction.
+
+    The direction is a unit vector (size,), in sizes of the coordinates.
+    """
     inner = slope[:, :-1] / tracer.size[:, None]
     values, vectors = torch.linalg.eig(inner)
     step = tracer.system.step is not None
@@ -185,10 +191,10 @@ def _kind(tracer: Tracer, point: Tensor, slope: Tensor, dimension: int) -> tuple
 
 
 def switched(tracer: Tracer, event: Event) -> tuple[Tensor, Tensor]:
-    """Guesses of states and values on the other branch through an event, (2, size) and (2,).
+    """States (m, size) and values (m,) on the other branch through an event, on both sides; m ≤ 2.
 
-    For a flip they are of twice the period. The guesses lie to both sides along the critical
-    direction; a corrector across it takes them onto the branch.
+    Guesses beside the event, along its critical direction, are taken onto the branch by a corrector
+    across it; what does not converge is left out. Of a flip the tracer is of twice the period.
     """
     place = _place(tracer, event)
     way = torch.nn.functional.pad(event.critical, (0, 1))
@@ -204,7 +210,7 @@ def switched(tracer: Tracer, event: Event) -> tuple[Tensor, Tensor]:
 
 
 def _other_directions(kept: Tensor, event: Event) -> Tensor:
-    """The continuum's directions at an event but for the critical one, (2, size, d)."""
+    """The directions along an event's continuum without the critical one, (2, size, d)."""
     own = kept[0] - event.critical.unsqueeze(1) * (event.critical @ kept[0])
     left: Tensor = torch.linalg.svd(own, full_matrices=False)[0]
     return left[:, : event.dimension].expand(2, -1, -1)

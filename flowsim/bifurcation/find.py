@@ -56,7 +56,7 @@ class Diagram:
 
 
 def diagram(system: System, values: Tensor, starts: Tensor, ends: Sequence[Tensor]) -> Diagram:
-    """Search zeros at values (m,), follow what is found, and switch branches at what crosses.
+    """Search zeros at values (m,) of the parameter, follow their branches, and switch at crossings.
 
     They are searched from starts (n, k) and, at each value, from ``ends`` (·, k), such as limits.
     """
@@ -92,7 +92,10 @@ def diagram(system: System, values: Tensor, starts: Tensor, ends: Sequence[Tenso
 def _guesses(
     system: System, values: Tensor, starts: Tensor, ends: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Places from which zeros are searched: starts, ends, and what the models know."""
+    """Places from which zeros are searched: starts, ends, and what the models know.
+
+    States (n, size), and the value of the parameter of each, (n,).
+    """
     many = min(len(starts), max(_FEWEST, _ROWS // len(values)))
     state, value = [starts[:many].repeat(len(values), 1)], [values.repeat_interleave(many)]
     for place, at in zip(ends, values.tolist(), strict=True):
@@ -107,12 +110,12 @@ def _guesses(
 
 
 def sampled(values: Tensor) -> Tensor:
-    """Numbers of at most ``_ASKED`` values, evenly from the first to the last."""
+    """Indices of at most ``_ASKED`` values, evenly from the first to the last."""
     return torch.linspace(0, len(values) - 1, min(_ASKED, len(values))).round().long().unique()
 
 
 def _known_critical_points(system: System, value: float) -> Tensor:
-    """Critical points that the model at a value knows, (m, k)."""
+    """Places on the curves of critical points that the model at a value knows, (m, k)."""
     model = system.model(value)
     plane = model.plane
     places = []
@@ -126,7 +129,11 @@ def _known_critical_points(system: System, value: float) -> Tensor:
 
 
 def _zeros(system: System, state: Tensor, value: Tensor) -> tuple[Tracer, Tensor, Tensor]:
-    """The zeros to which guesses lead, and a tracer by the sizes of these."""
+    """Search zeros of F from states (n, size) at values (n,).
+
+    Returns a tracer that measures by the spread of what was found, the zeros (m, size), and the
+    value of each (m,).
+    """
     spread = state.amax(0) - state.amin(0)
     size = torch.where(spread > 0, spread / 2, 1.0)
     found, ok = zeros_from(system, state, value, size)
@@ -143,7 +150,7 @@ def _zeros(system: System, state: Tensor, value: Tensor) -> tuple[Tracer, Tensor
 
 
 def _without_shorter_period(system: System, state: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """The zeros that have no shorter period."""
+    """The states, and their values, that do not come back after half the period of the steps."""
     if system.step is None or system.step.period == 1:
         return state, value
     half = system.with_period(system.step.period // 2)
@@ -154,9 +161,10 @@ def _without_shorter_period(system: System, state: Tensor, value: Tensor) -> tup
 def _one_period(
     tracer: Tracer, values: Tensor, state: Tensor, value: Tensor, more: Tensor, at: Tensor
 ) -> Diagram:
-    """The branches and events of one period: through zeros ``more``, then through those not on one.
+    """Follow the branches of one period through zeros of F, and find their events.
 
-    Zeros are ``state`` (n, size) and ``more``, at the values ``value`` (n,) and ``at``.
+    Zeros are ``more`` at the parameter's values ``at``, and ``state`` (n, size) at ``value`` (n,).
+    A zero on no branch so far begins one. ``values`` are all at which zeros were searched.
     """
     state, value, dimension = _distinct(tracer, torch.cat([more, state]), torch.cat([at, value]))
     few = (dimension == 0) | torch.isin(value, values[sampled(values)])  # of continua
@@ -205,7 +213,7 @@ def _one_period(
 
 
 def _stays_put(tracer: Tracer, values: Tensor, state: Tensor, dimension: Tensor) -> Tensor:
-    """Mask of states (n, size) that are isolated, or zeros at all values.
+    """Mask (n,) of states (n, size) that are isolated zeros, or zeros at all ``sampled`` values.
 
     A continuum that moves has no point of its own to follow, and may change its shape.
     """
@@ -226,7 +234,11 @@ def _at_one_place(tracer: Tracer, one: Event, other: Event) -> bool:
 
 
 def _distinct(tracer: Tracer, state: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Zeros without repetitions, and the dimension of the continuum that each is on."""
+    """Remove repeated zeros (n, size), and those that cannot begin a branch.
+
+    Returns the others' states (m, size) and values (m,), and the dimension of the continuum that
+    each is on (m,), 0 of an isolated one.
+    """
     if not len(state):
         return state, value, torch.zeros(0, dtype=torch.long)
     grid = torch.cat([(state / tracer.size / _SAME).round(), value.unsqueeze(1)], 1)
@@ -250,7 +262,7 @@ def _distinct(tracer: Tracer, state: Tensor, value: Tensor) -> tuple[Tensor, Ten
 
 
 def _has_zeros_beside(tracer: Tracer, state: Tensor, value: Tensor, dimension: Tensor) -> Tensor:
-    """Mask of zeros (n, size) that have other zeros along their flat directions.
+    """Mask (n,) of zeros (n, size) that have other zeros along their flat directions.
 
     An isolated zero at which a rate vanishes, as at a fold or flip, has none.
     """
@@ -272,9 +284,9 @@ def _has_zeros_beside(tracer: Tracer, state: Tensor, value: Tensor, dimension: T
 def _first_of_each(
     tracer: Tracer, state: Tensor, value: Tensor, dimension: Tensor, left: Tensor
 ) -> Tensor:
-    """Row numbers of zeros that are left, at the value where most are: one of each continuum.
+    """Indices of zeros to follow: of those ``left``, the ones at the value where most are left.
 
-    The others of a continuum are struck from ``left``.
+    All isolated ones, and one of each continuum, whose others are struck from ``left``.
     """
     if not bool(left.any()):
         return left.nonzero()[:0, 0]
@@ -292,7 +304,7 @@ def _first_of_each(
 
 
 def _connected(tracer: Tracer, one: Tensor, other: Tensor, value: Tensor) -> Tensor:
-    """Mask of pairs of zeros (n, size) that are on one continuum.
+    """Mask (n,) of pairs of zeros (n, size), each at one value, that are on one continuum.
 
     Points of the segment between them are projected onto the zeros: no gap may be left, nor the
     number of unstable directions change.
@@ -311,7 +323,11 @@ def _connected(tracer: Tracer, one: Tensor, other: Tensor, value: Tensor) -> Ten
 
 
 def _crossings(branch: Branch, at: Tensor, near: float) -> tuple[Tensor, Tensor]:
-    """States (·, size) between points of a branch at values (m,), and the number of each value."""
+    """Interpolate the states at which a branch passes values (m,) of the parameter.
+
+    Returns the states (·, size), and the index of the value of each. A value so ``near`` to the
+    next point of the branch counts as passed.
+    """
     low, high = branch.value[:-1].unsqueeze(1), branch.value[1:].unsqueeze(1)
     inside = (at >= torch.minimum(low, high) - near) & (at <= torch.maximum(low, high) + near)
     step, which = inside.nonzero().unbind(1)
@@ -347,7 +363,7 @@ def _strike_out(
 
 
 def _without_repeats(tracer: Tracer, branches: list[Branch]) -> list[Branch]:
-    """The branches without those that another one passes through at its middle point."""
+    """The branches, longest first, without those whose middle point lies on a longer one."""
     kept: list[Branch] = []
     for branch in sorted(branches, key=lambda branch: -len(branch.value)):
         i = len(branch.value) // 2

@@ -49,7 +49,17 @@ class Extended:
     symmetry. Slack is 0 where the event persists. The event is one of the first parameter where the
     second is ``other``.
 
+    Args:
+        system: F over both parameters.
+        size: of the coordinates, (k,), by which states are scaled.
+        event: where the curve begins.
+        other: the second parameter there.
+
     Attributes:
+        k: number of coordinates of θ, velocities of a step map included.
+        first, last: the range of the first parameter; it is in the state as a part of this.
+        low, high: the range of the second parameter, over which the curve is followed.
+        shift: c.
         theta: scaled θ of the event, (k,).
         kept, pins: directions (k, ·) to which v is orthogonal, and along which θ is fixed.
         slack_field, slack_vector: directions (k, ·) of slack in F = 0, and in (F_θ + cI) v = 0.
@@ -84,17 +94,23 @@ class Extended:
         self.scale = float(slope.norm())
 
     def _values(self, part: Tensor, other: Tensor) -> Tensor:
-        """Values (n, 2) of both parameters, inside their ranges."""
+        """Values (n, 2) of both parameters, clipped to their ranges.
+
+        ``part`` (n,) is the place of the first in its range, ``other`` (n,) the second itself.
+        """
         first = self.first + part.clamp(0, 1) * (self.last - self.first)
         return torch.stack([first, other.clamp(self.low, self.high)], 1)
 
     def _matrix(self, theta: Tensor, part: Tensor, other: Tensor) -> Tensor:
-        """F_θ + cI at scaled places, by the scaled coordinates, (n, k, k)."""
+        """F_θ + cI at scaled θ (n, k), columns times ``size`` as for scaled θ, (n, k, k)."""
         slope = self.system.jacobian(theta * self.size, self._values(part, other))
         return (slope + self.shift * torch.eye(self.k).to(slope)) * self.size
 
     def _by_parameters(self, theta: Tensor, part: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-        """Derivatives of F, (n, k, 2), and of F_θ, (n, k, 2, k), by both parameters."""
+        """Derivatives of F, (n, k, 2), and of ``_matrix``, (n, k, 2, k), by both parameters.
+
+        The parameters are in units of their ranges.
+        """
         span, n = self.high - self.low, len(theta)
         sides = []
         for sign in (1, -1):
@@ -112,6 +128,7 @@ class Extended:
         return by[0].permute(1, 2, 0), by[1].permute(1, 2, 0, 3)
 
     def _split(self, state: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Split states (n, m) into θ, v, the first parameter (n,), and slack of F and of F_θ v."""
         k, spare = self.k, self.slack_field.shape[1]
         theta, vector, part, slack = state.split([k, k, 1, state.shape[1] - 2 * k - 1], 1)
         return theta, vector, part[:, 0], slack[:, :spare], slack[:, spare:]
@@ -130,7 +147,7 @@ class Extended:
         ], 1)  # fmt: skip
 
     def _slope(self, state: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """The derivative by the state, (n, m, m), and by the second parameter, (n, m)."""
+        """Derivatives of the equations by the state (n, m, m) and the second parameter (n, m)."""
         theta, vector, part, slack, _ = self._split(state)
         n, k, m = len(state), self.k, state.shape[1]
         aside = _SMALL * torch.cat([torch.eye(k), -torch.eye(k)]).to(state)
@@ -157,18 +174,21 @@ class Extended:
         return slope, along / (self.high - self.low)
 
     def jacobian(self, state: Tensor, value: Tensor) -> Tensor:
-        """The derivative by the state, (n, m, m)."""
+        """The derivative of the equations by the state, (n, m, m)."""
         return self._slope(state, value)[0]
 
     def linearised(
         self, state: Tensor, value: Tensor, size: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The equations, and their derivatives by the state over ``size`` and by the value."""
+        """The equations (n, m), and their derivatives by the state over ``size`` and by the value.
+
+        These are (n, m, m) and (n, m).
+        """
         slope, along = self._slope(state, value)
         return self.field(state, value), slope * size, along
 
     def rates(self, slopes: Tensor) -> Tensor:
-        """Nothing is stable or unstable here, (n, 1)."""
+        """Zeros, (n, 1): a point of such a curve is neither stable nor unstable."""
         return slopes.new_zeros(len(slopes), 1)
 
     def persists(self, branch: Branch) -> Branch:
@@ -189,7 +209,7 @@ class Extended:
 
 
 def _orthogonal_to(vector: Tensor, basis: Tensor) -> Tensor:
-    """An orthonormal basis (k, m) of what in the span of ``basis`` (k, m + 1) is orthogonal."""
+    """An orthonormal basis (k, m) of what in a span (k, m + 1) is orthogonal to a vector (k,)."""
     if basis.shape[1] == 1:
         return basis[:, :0]
     entries = basis.mT @ vector[:, None]
@@ -197,7 +217,11 @@ def _orthogonal_to(vector: Tensor, basis: Tensor) -> Tensor:
 
 
 def followed(extended: Extended, other: float) -> tuple[Tracer, Branch] | None:
-    """The curve through the start of an extended system; None if it turns back just there."""
+    """Follow the curve through the start of an extended system, to both sides.
+
+    ``other`` is the second parameter at the start. Returns the curve's tracer and the curve; None
+    if none is found, or it turns back just there.
+    """
     tracer = Tracer(extended, torch.ones_like(extended.start))  # type: ignore[arg-type]
     at = torch.tensor([other]).to(extended.start)
     state, ok = _at_value(tracer, extended.start[None], at)
@@ -210,7 +234,10 @@ def followed(extended: Extended, other: float) -> tuple[Tracer, Branch] | None:
 
 
 def _at_value(tracer: Tracer, state: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """The places (n, m) of curves at values (n,) next to guesses, and which were found."""
+    """The states (n, m) of curves at values (n,) of the second parameter, by Newton from guesses.
+
+    And a mask (n,) of those that were found.
+    """
     along = torch.zeros(len(state), state.shape[1] + 1).to(state)
     along[:, -1] = 1.0
     none = state.new_zeros(len(state), state.shape[1], 0)
@@ -219,7 +246,7 @@ def _at_value(tracer: Tracer, state: Tensor, value: Tensor) -> tuple[Tensor, Ten
 
 
 def _lies_on(curve: tuple[Tracer, Branch], event: Event, other: float) -> bool:
-    """Return whether an event is a place of a curve."""
+    """Return whether an event, met where the second parameter is ``other``, lies on a curve."""
     tracer, branch = curve
     extended: Any = tracer.system
     if len(extended.theta) != len(event.state):
@@ -377,7 +404,11 @@ def fold_curves(
 
 
 def _events(system: System, values: Tensor, theta: Tensor) -> Arrays:
-    """The events that are followed, and the sizes by which each was found, as columns."""
+    """Find the events over the first parameter that can be followed, as columns.
+
+    The columns are the attributes of ``Event``, and ``size``, the sizes of the coordinates by which
+    each was found. None, if nothing is found.
+    """
     found = Diagram([], [])
     with suppress(InputError):  # nothing to follow at this value
         found = diagram(system, values, theta, [theta[:0]] * len(values))
@@ -390,7 +421,7 @@ def _events(system: System, values: Tensor, theta: Tensor) -> Arrays:
 
 
 def _event(found: Arrays, i: int) -> tuple[Event, Tensor]:
-    """One of the events of ``_events``, and its sizes."""
+    """The i-th event of the columns of ``_events``, and the sizes of its coordinates (size,)."""
     row = {name: column[i] for name, column in found.items()}
     size = torch.from_numpy(row.pop("size"))
     state, critical = (torch.from_numpy(row.pop(name)) for name in ("state", "critical"))
@@ -411,7 +442,7 @@ def _at(
 def _curves(
     system: System, curves: Sequence[tuple[Tracer, Branch]], kinds: Sequence[tuple[str, int]]
 ) -> xr.Dataset:
-    """The curves and their cusps as variables of a record."""
+    """The curves, their cusps, and the event's kind and period of each curve as a record."""
     points: list[np.ndarray] = []
     cusps: list[np.ndarray] = []
     for number, (tracer, branch) in enumerate(curves):

@@ -37,14 +37,24 @@ _STARTS, _SIGMA = 200, 1.5
 
 @dataclass
 class _Identities:
-    """Ends that keep their name from value to value."""
+    """Ends that keep their name from one value of the parameter to the next.
+
+    Attributes:
+        named: all names so far, in the order in which they were given.
+        ends: by name, the end where it was first found.
+        alive: by name, the ends at the latest value.
+    """
 
     named: list[str] = field(default_factory=list)
     ends: dict[str, End] = field(default_factory=dict)
     alive: dict[str, End] = field(default_factory=dict)
 
     def matched(self, found: list[End], leads: dict[str, int]) -> list[str]:
-        """The names of the ends at a value; the former end of a name ``leads`` to which of them."""
+        """Name the ends ``found`` at the next value: as at the value before, or by new names.
+
+        ``leads`` has, by former name, the code in ``found`` (from 1, 0 for none) of the end whose
+        basin now holds the former end. Returns the names, in the order of ``found``.
+        """
         names: dict[int, str] = {}
         pairs = []
         for name, before in self.alive.items():
@@ -224,7 +234,10 @@ def values_of(
     spec: ModelSpec, parameter: str, values: Iterable[float], step: StepMap | None,
     starts_only: bool = False,
 ) -> np.ndarray:  # fmt: skip
-    """The values as floats; InputError for what ``continuation`` does not take."""
+    """The parameter's values as an array; InputError for what ``continuation`` does not take.
+
+    With ``starts_only`` the model does not have the parameter, on which the starts alone depend.
+    """
     if starts_only or (step is not None and parameter in STEP_NUMBERS):
         found = np.asarray(list(values), dtype=float)
         if len(found) < 2 or not (np.diff(found) > 0).all() or found[0] < 0:
@@ -241,7 +254,10 @@ def values_of(
 def given_or_drawn(
     model: Model, starts: Numbers | None, seed: int, sigma: float | None = None
 ) -> Tensor:
-    """The given starts times sigma, or normal ones in the coordinates that the plane draws."""
+    """Starts (n, k): those given, times ``sigma``, or 200 normal draws of that deviation, else 1.5.
+
+    The draws are in the coordinates that the model's plane draws.
+    """
     if sigma is not None and not 0 < sigma < math.inf:
         raise InputError(f"sigma must be positive, not {sigma}")
     if starts is not None:
@@ -259,7 +275,13 @@ def _ends_at(
     system: System, value: float, starts: Tensor, optimizer: OptimizerChoice | None,
     identities: _Identities, keep: Keep,
 ) -> tuple[list[str], Tensor, list[End], Tensor]:  # fmt: skip
-    """Follow the starts at a value: names of ends, a code of each start, ends, and their places."""
+    """Follow the starts (n, k) at one value of the parameter and name the ends that they reach.
+
+    ``identities`` has the ends at the value before and takes these; ``keep`` computes, and may
+    store, the limits. Returns the ends' names; the code of each start's end, (n,), 0 for none and
+    i for ``names[i − 1]``; the ends; and their places, (m, k). Of a model that names its ends there
+    are no ends returned, and the places are the limits of the first 64 starts.
+    """
     model = system.model(value)
     before = {n: end.theta for n, end in identities.alive.items() if end.theta.isfinite().all()}
     rows = torch.cat([starts, *(theta[None] for theta in before.values())])
@@ -297,7 +319,11 @@ def _window(points: Tensor) -> list[Range]:
 def _distances(
     model: Model, ends: dict[str, End], basins: list[str], within: list[Range]
 ) -> Arrays:
-    """Distances ``away`` of the ends of those names to another; NaN of what is no point."""
+    """The distance of each end, by name, to the nearest place whose trajectory ends elsewhere.
+
+    As the array ``away`` over the names ``basins``; NaN of names without an end that is a point.
+    Places are looked for ``within`` these ranges of the coordinates.
+    """
     from flowsim.boundary.distance import edge_distance  # loads scipy.interpolate
 
     points = {name: end.theta for name, end in ends.items()
@@ -311,7 +337,7 @@ def _distances(
 
 
 def _branches(found: Diagram, system: System) -> Arrays:
-    """The branches and events as variables of a record, and whether continua move."""
+    """The branches and events as columns of a record, by name, and ``moving`` of the diagram."""
     k = len(system.coordinates)
     empty = torch.zeros(0, k).double()
     points = torch.cat([empty, *(branch.state[:, :k] for branch in found.branches)]).numpy()

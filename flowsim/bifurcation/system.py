@@ -23,7 +23,7 @@ _JUMP = 1e-3
 
 
 def with_decay(spec: ModelSpec) -> ModelSpec:
-    """A user's model with a further argument, the λ of L + ½λθᵀGθ; unchanged if it has one.
+    """Give a user's model one more argument, weight_decay, λ of L + ½λθᵀGθ, if it has none.
 
     Gradient descent on it is that of torch's SGD with weight_decay λ.
     """
@@ -91,6 +91,12 @@ class System:
         step: the step map, whose F is G(z) − z; None for the flow.
         second: a second parameter with its range; values are then rows (n, 2).
 
+    Attributes:
+        ranges: of the parameters, by name.
+        own: the parameters that are arguments of the model.
+        coordinates: of the model.
+        vectorized: a copy of the model for all rows at once; None if it is built for every value.
+
     Raises:
         InputError: a step map of a model that writes its field.
     """
@@ -123,7 +129,7 @@ class System:
         }).build()  # fmt: skip
 
     def with_period(self, period: int) -> System:
-        """The system whose zeros come back after so many steps of the map."""
+        """The same system, whose zeros are the states that come back after so many steps."""
         other = copy(self)
         assert self.step is not None
         other.step = replace(self.step, period=period)
@@ -131,11 +137,11 @@ class System:
 
     @property
     def size(self) -> int:
-        """Numbers of a state: the coordinates, and as many velocities with momentum."""
+        """How many numbers a state has: the coordinates, and as many velocities with momentum."""
         return len(self.coordinates) * (1 + bool(self.step and self.step.has_memory))
 
     def lift(self, theta: Tensor) -> Tensor:
-        """States (n, size) of coordinates (n, k): at rest."""
+        """States (n, size) with coordinates (n, k) and zero velocities."""
         return torch.nn.functional.pad(theta, (0, self.size - theta.shape[1]))
 
     def _vectorized(self, model: Model) -> Model | None:
@@ -164,18 +170,21 @@ class System:
         return trial
 
     def _numbers(self, value: Tensor) -> dict[str, Tensor]:
-        """The values (n,) or (n, m) of every parameter, (n,) each."""
+        """Values (n,) or (n, m) of the m parameters, by the name of each, (n,)."""
         columns = value.reshape(len(value), len(self.ranges)).unbind(1)
         return dict(zip(self.ranges, columns, strict=True))
 
     def _give(self, model: Model, value: Tensor) -> None:
-        """Set values of the model's own parameters as tensors."""
+        """Set the model's attributes that are parameters to values (n,) or (n, m), as tensors."""
         for name, numbers in self._numbers(value).items():
             if name in self.own:
                 setattr(model, name, numbers)
 
     def _each(self, method: str, theta: Tensor, value: Tensor) -> Tensor:
-        """A method of the model at rows with their own values, detached."""
+        """Call the model's loss, field or jacobian at rows (n, k), each with its own value.
+
+        The result is detached.
+        """
         if not len(theta):
             shape = {"loss": (), "jacobian": (theta.shape[1],) * 2}.get(method, theta.shape[1:])
             return theta.new_zeros(0, *shape)
@@ -213,9 +222,10 @@ class System:
     def linearised(
         self, state: Tensor, value: Tensor, size: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """F, ∂F/∂(θ over ``size``), and ∂F/∂p by a central difference.
+        """F (n, size), its derivative by the state in units of ``size``, and ∂F/∂p (n, size).
 
-        Next to a jump of F only the other side is asked.
+        The second is (n, size, size). The last is a central difference, or one-sided where F jumps
+        on the other side.
         """
         part, n = _SMALL * (self.high - self.low), len(state)
         up, down = (value + part).clamp(max=self.high), (value - part).clamp(min=self.low)
@@ -230,7 +240,10 @@ class System:
         return here, slope, (more - less) / (up - down).unsqueeze(1)
 
     def _iterate(self, state: Tensor, value: Tensor, slope: bool) -> tuple[Tensor, Any]:
-        """States after ``period`` steps, and the derivative by the first state."""
+        """States (n, size) after ``period`` steps, and their derivative by the first states.
+
+        The derivative is (n, size, size), and computed with ``slope`` alone.
+        """
         assert self.step is not None
         k, step = len(self.coordinates), self.step
         n = (len(value),)
@@ -254,7 +267,10 @@ class System:
         return torch.cat([theta, velocity], 1) if step.has_memory else theta, total
 
     def rates(self, slopes: Tensor) -> Tensor:
-        """Rates of stability, (n, m), largest first: Re λ of the flow, |multiplier| − 1."""
+        """Rates of growth, (n, m), largest first, from derivatives of F (n, m, m).
+
+        Re λ for the flow, |multiplier| − 1 for a step map.
+        """
         found = torch.linalg.eigvals(slopes)
         sizes = found.real if self.step is None else (1 + found).abs() - 1
         return sizes.sort(1, descending=True).values

@@ -46,7 +46,7 @@ _BEYOND = 0.5
 
 
 class EdgeDistance(NamedTuple):
-    """Distances of starts to the nearest place with another end.
+    """Distances of starts to the nearest place whose trajectory ends elsewhere.
 
     Attributes:
         distance: Euclidean, in the coordinates that may change, (n,); NaN of a start without an
@@ -81,7 +81,8 @@ def edge_distance(model: Model, starts: Numbers, within: Mapping[str, Range] | N
         model: any reduced model.
         starts: shape (n, k).
         within: ranges of the coordinates that may change, by name; the others keep the
-            values of each start. By default the window of the model's plane, and (−3, 3) of others.
+            values of each start. By default the window of the model's plane, and (−3, 3) of others;
+            (−3, 3) too of a model of one coordinate.
 
     Returns:
         ``EdgeDistance``, of tensors if ``starts`` is one, else of arrays. Where it is no bound and
@@ -118,6 +119,7 @@ def edge_distance(model: Model, starts: Numbers, within: Mapping[str, Range] | N
         base = theta[rows[0]]
 
         def place(points: Tensor, base: Tensor = base) -> Tensor:
+            """All coordinates (m, k) of points (m, d) in the slice through ``base``."""
             lifted = base.repeat(len(points), 1)
             lifted[:, free] = points
             return lifted
@@ -134,7 +136,10 @@ def edge_distance(model: Model, starts: Numbers, within: Mapping[str, Range] | N
 
 
 def usual_window(model: Model) -> dict[str, Range]:
-    """The window of the model's plane, and (−3, 3) of other coordinates."""
+    """Ranges of all coordinates by name: the window of the model's plane, and (−3, 3) of others.
+
+    A model of one coordinate always gets (−3, 3).
+    """
     usual = model.plane.window if len(model.coordinates) > 1 else {}
     return {name: usual.get(name, (-3.0, 3.0)) for name in model.coordinates}
 
@@ -185,17 +190,22 @@ class Search:
             self.shooting = Shooting(model, place, end_codes_of, float(self.spacing.min()))
 
     def label(self, points: np.ndarray, exact: bool = True) -> np.ndarray:
-        """Codes of the ends of points (m, d); −1 of those in no basin."""
+        """Codes of the ends of points (m, d), as ``Ends.basins`` gives them; −1 of no basin.
+
+        ``exact``: by smaller errors, and each trajectory followed once.
+        """
         return self._codes_of(self.place(torch.from_numpy(points)), exact)
 
     def _codes_of(self, theta: Tensor, exact: bool = True) -> np.ndarray:
-        """Codes of the ends of θ (m, k); −1 of those in no basin."""
+        """``label`` for all coordinates θ (m, k)."""
         rtol = min(_ONCE, self.solver.defaults.rtol) if exact else None
         found = find_limits(self.model, theta, rtol, solver=self.solver, once=exact)
         return self.ends.basins(found.label, found.theta, found.loss).numpy()
 
     def nearest(self, starts: np.ndarray, own: np.ndarray | None = None) -> np.ndarray:
         """The nearest places with another end, (n, d); NaN without one.
+
+        Sets ``distances`` and ``start_codes``.
 
         Args:
             starts: (n, d).
@@ -211,7 +221,7 @@ class Search:
         return found
 
     def _codes_of_nodes(self, nodes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """The codes of the nodes, of which those inside the lattice may be known."""
+        """The codes of the nodes' ends, in their shape; ``node_codes`` are those known already."""
         if len(self.model.coordinates) == 1:  # neighbours end together unless the field parts them
             field = self._field(nodes)[:, 0]
             parts = (field[1:] > 0) & ~(field[:-1] > 0)
@@ -228,7 +238,10 @@ class Search:
         return end_codes
 
     def _nearest(self, starts: np.ndarray, nodes: np.ndarray, end_codes: np.ndarray) -> np.ndarray:
-        """The nearest places: points on a line, on curves in a plane, else towards nodes."""
+        """The nearest places, (n, d), by the codes of the nodes, ``end_codes``.
+
+        On a line, on curves in a plane, or else by descent from what is found towards nodes.
+        """
         if len(self.axes) == 1:
             return self._on_line(starts, nodes, end_codes)
         if len(self.axes) > 2:
@@ -267,9 +280,9 @@ class Search:
         return found[nearest]
 
     def _zeros_between(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Zeros between places (m, 1) whose field points apart; NaN with more than one coordinate.
+        """Zeros of the field between places (m, 1) at which it points apart; NaN of other places.
 
-        With one coordinate these zeros are the boundary.
+        In a model of one coordinate these zeros are the boundary; else all are NaN.
         """
         if len(self.model.coordinates) > 1:
             return np.full(low.shape, np.nan)
@@ -284,7 +297,7 @@ class Search:
         return field
 
     def _to_nodes(self, starts: np.ndarray, nodes: np.ndarray, end_codes: np.ndarray) -> np.ndarray:
-        """The nearest of the boundary points towards the nearest nodes with another end."""
+        """The nearest boundary point on the ways to the nearest nodes with another end, (n, d)."""
         best = np.full(starts.shape, np.nan)
         for own in np.unique(self.start_codes[self.start_codes > 0]):
             rows = self.start_codes == own
@@ -302,7 +315,10 @@ class Search:
         return best
 
     def _crossed(self, inner: np.ndarray, outer: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-        """Places on the ways to others where the end changes, between ends ``pairs`` (n, 2)."""
+        """Places (n, d) on the ways from ``inner`` to ``outer`` where the end changes.
+
+        ``pairs`` (n, 2) are the codes of the ends at the two.
+        """
         found = crossed_at(
             self.label, inner, outer, pairs, self.tolerance, self.batched, self.shooting
         )
@@ -312,7 +328,7 @@ class Search:
         return found
 
     def _descended(self, starts: np.ndarray, found: np.ndarray) -> np.ndarray:
-        """Boundary points (n, d) that were moved along the boundary to where they are nearest.
+        """Move boundary points (n, d) along the boundary to where they are nearest to the starts.
 
         In the frame of the way from the start, the boundary's height over its tangents is probed to
         both sides; Newton's step on the distance follows, and a bisection along the new way.
@@ -339,7 +355,10 @@ class Search:
     def _on_way(
         self, start: np.ndarray, place: np.ndarray, width: np.ndarray, own: np.ndarray
     ) -> np.ndarray:
-        """The boundary's crossing with the way to a place, near it or before it; NaN without."""
+        """Places (n, d) where ways from starts to places leave the basins ``own``; NaN without one.
+
+        Sought within ``width`` (n,) of the place first, else before it.
+        """
         away = np.linalg.norm(place - start, axis=1)
         part = np.stack([1 - np.minimum(width / away, 0.5), 1 + width / away])
         ends = start + part[..., None] * (place - start)
@@ -356,7 +375,11 @@ class Search:
     def _nearest_on_quadratic(
         self, start: np.ndarray, place: np.ndarray, own: np.ndarray, step: np.ndarray
     ) -> np.ndarray:
-        """The nearest places of the quadratic boundary through probes beside a point on it."""
+        """Model the boundary beside a point on it by a quadratic, and step to its nearest place.
+
+        The quadratic goes through boundary points at ``step`` (n,) beside places (n, d). Returns
+        the places (n, d) after one of Newton's steps on their distance from the starts (n, d).
+        """
         n, d = start.shape
         away = np.linalg.norm(place - start, axis=1)
         normal = (place - start) / away[:, None]

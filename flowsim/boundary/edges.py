@@ -39,9 +39,11 @@ Labels = Callable[[np.ndarray], np.ndarray]
 
 
 class Edge(NamedTuple):
-    """A curve between basins: its places (m, 2), and the codes of the ends on both sides, (m, 2).
+    """A curve between basins.
 
-    A code that is not positive belongs to no end.
+    Attributes:
+        points: places along the curve, (m, 2), NaN between its parts.
+        ends: codes of the ends on both sides of each place, (m, 2); not positive for no end.
     """
 
     points: np.ndarray
@@ -51,7 +53,7 @@ class Edge(NamedTuple):
 def manifold_edges(
     model: Model, window: Mapping[str, Range], label: Labels, beyond: float
 ) -> list[Edge]:
-    """The stable manifolds that separate two ends in a window, of a model of two coordinates.
+    """The stable manifolds of saddles in a window that separate two ends, in two coordinates.
 
     Saddles are sought as far outside the window as ``beyond`` says, in parts of it.
     """
@@ -78,11 +80,12 @@ def _beside(window: Mapping[str, Range]) -> float:
 
 
 def _edge(points: np.ndarray, pair: np.ndarray) -> Edge:
+    """A curve (m, 2) with the same two ends (2,) all along."""
     return Edge(points, np.broadcast_to(pair, points.shape))
 
 
 def _within(window: Mapping[str, Range], points: np.ndarray) -> np.ndarray:
-    """A curve (m, 2) cut at a window's rim: NaN outside, but for the places where it crosses."""
+    """Cut a curve (m, 2) at a window's rim: NaN outside, but for the places where it crosses."""
     low, high = np.array([*window.values()]).T
     inside = ((points >= low) & (points <= high)).all(axis=1)
     whole = np.where(inside[:, None], points, np.nan)
@@ -97,7 +100,10 @@ def _within(window: Mapping[str, Range], points: np.ndarray) -> np.ndarray:
 
 
 def explains(edges: Sequence[Edge], axes: Sequence[np.ndarray], end_codes: np.ndarray) -> bool:
-    """Return whether curves pass all neighbouring nodes, (n, m), that have different ends."""
+    """Return whether a curve passes between all neighbouring nodes whose ends are different.
+
+    ``axes`` hold the nodes' coordinates, ``end_codes`` (n, m) the codes of their ends.
+    """
     nodes = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
     middle, half, own = [], [], []
     for axis in range(2):
@@ -139,7 +145,7 @@ def known_edges(
 
 
 def _with_corners(points: np.ndarray) -> np.ndarray:
-    """A curve's places, and where the ways before and after a bend between two of them meet."""
+    """Insert corners into a curve (m, 2): where the straight ways before and after a bend meet."""
     way = np.diff(points, axis=0)
     before, after, gap = way[:-2], way[2:], way[1:-1]
     sizes = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
@@ -206,7 +212,10 @@ def bisected_edges(
 def _thinned(
     points: np.ndarray, ends: np.ndarray, number: np.ndarray, spacing: float
 ) -> np.ndarray:
-    """Numbers of the points to keep, so far apart at least, and the ends of every part."""
+    """Indices of points (m, 2) to keep: at least ``spacing`` apart, and first and last of a part.
+
+    A part is a stretch of a curve, by ``number`` (m,), with the same ``ends`` (m, 2) beside it.
+    """
     first = np.append(True, (np.diff(number) != 0) | (np.diff(ends, axis=0) != 0).any(axis=1))
     last = np.append(first[1:], True)
     kept: list[int] = []
@@ -225,7 +234,10 @@ def crossed_at(
     label: Labels, inner: np.ndarray, outer: np.ndarray, ends: np.ndarray, exact: float,
     batched: bool, shooting: Shooting | None,
 ) -> np.ndarray:  # fmt: skip
-    """The crossings between places inside and outside, to that length."""
+    """Places (n, d) between ``inner`` and ``outer`` where the end changes, to the length ``exact``.
+
+    ``ends`` (n, 2) are the codes at the two. By ``shooting`` if there is any, else by bisection.
+    """
     inner, outer, found = inner.copy(), outer.copy(), np.full(inner.shape, np.nan)
     longest = float(np.linalg.norm(outer - inner, axis=1).max(initial=exact))
     halvings, rows = max(int(np.ceil(np.log2(longest / exact))), 1), np.arange(len(inner))
@@ -247,21 +259,25 @@ def crossed_at(
 def _halved(
     label: Labels, inner: np.ndarray, outer: np.ndarray, own: np.ndarray, halvings: int, ahead: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The ends of the brackets that are left between places inside and outside, (n, 2) each."""
+    """Halve brackets between places inside and outside, (n, d); their new ends, (n, d) each.
+
+    ``own`` (n,) are the codes inside; ``ahead`` halvings are asked for together.
+    """
     cross = find_crossings(label, inner, outer, halvings, ahead, own)
     part, half, way = cross.at[:, None], cross.width[:, None] / 2, outer - inner
     return inner + (part - half) * way, inner + (part + half) * way
 
 
 def ahead_of(count: int, batched: bool) -> int:
-    """Halvings of so many brackets that are best looked up together."""
+    """How many halvings are best asked for together, of ``count`` brackets."""
     return int(np.log2(_TOGETHER / max(count, 1)).clip(1, 7)) if batched else 1
 
 
 def _cubic(points: np.ndarray, joined: np.ndarray, at: np.ndarray, part: float) -> np.ndarray:
-    """Places on the way from points ``at`` to the next ones, by cubics through their neighbours.
+    """Places (m, 2) at a ``part`` of the way from points number ``at`` (m,) to the next ones.
 
-    ``joined`` says of every point whether it is joined to the next one.
+    On cubics through two points before and two after, as far as these are ``joined`` (n,), which
+    says of every point whether the next one is on the same curve.
     """
     length = np.append(0.0, np.linalg.norm(np.diff(points, axis=0), axis=1).cumsum())
     before, after = joined[at - 1] & (at > 0), np.append(joined[1:], False)[at]
@@ -289,7 +305,10 @@ def _refined(
     label: Labels, points: np.ndarray, ends: np.ndarray, number: np.ndarray, exact: float,
     batched: bool, shooting: Shooting | None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-    """The curves with further points, where a cubic does not predict them."""
+    """Add further points to curves, where a cubic through their points does not predict them.
+
+    Returns all points (m, 2), the ends beside each (m, 2), and the number of its curve (m,).
+    """
     off = np.full(len(points), np.inf)  # how far off the cubic was around the way to the next point
     for _ in range(_LEVELS[batched]):
         joined = _joined(points, ends, number)
@@ -339,7 +358,10 @@ def _refined(
 
 
 def _filled_in(points: np.ndarray, ends: np.ndarray) -> Edge:
-    """One curve with places between its points; ends are 0 where they change."""
+    """Put places of cubics between the points (m, 2) of one curve, with the ends beside them.
+
+    NaN and no ends between points where the ends (m, 2) change.
+    """
     joined = _joined(points, ends, np.zeros(len(points), int))
     at = np.flatnonzero(joined)
     parts, pairs = points[:, None].repeat(_FINER, 1), ends[:, None].repeat(_FINER, 1)
@@ -409,5 +431,6 @@ def _on_parabola(
 
 
 def _away(places: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Distances between places and points (n, 2), (n,)."""
     found: np.ndarray = np.linalg.norm(places - points, axis=1)
     return found

@@ -42,7 +42,7 @@ class Lattice:
         return 1 << (self.halvings - level)
 
     def places(self, nodes: np.ndarray) -> np.ndarray:
-        """Integer place of each node along each axis, shape (..., k)."""
+        """The index along each axis of nodes (...), shape (..., k)."""
         return np.stack(np.unravel_index(nodes, self.shape), axis=-1)
 
     def nodes(self, level: int) -> np.ndarray:
@@ -58,7 +58,7 @@ class Lattice:
         return self._numbers(ranges)
 
     def _numbers(self, ranges: list[np.ndarray]) -> np.ndarray:
-        """Flat numbers of all combinations of places."""
+        """Flat numbers of the nodes at all combinations of places along the axes, sorted."""
         found: np.ndarray = np.ravel_multi_index(np.ix_(*ranges), self.shape)
         return found.ravel()
 
@@ -207,7 +207,10 @@ _CUTS = {
 
 
 def _orient(lattice: Lattice, pairs: np.ndarray, triangles: np.ndarray) -> Boundary:
-    """Turn the triangles so that their normals (right-hand rule) point out of the set."""
+    """Turn triangles (m, 3) of vertices so that normals (right-hand rule) point out of the set.
+
+    ``pairs`` (v, 2) are the nodes inside and outside between which each vertex lies.
+    """
     inner, outer = lattice.places(pairs.T)
     corner = (inner + outer)[triangles]  # twice the place, exact
     normal = np.cross(corner[:, 1] - corner[:, 0], corner[:, 2] - corner[:, 0])
@@ -218,7 +221,10 @@ def _orient(lattice: Lattice, pairs: np.ndarray, triangles: np.ndarray) -> Bound
 
 
 def _link(_: Lattice, pairs: np.ndarray, segments: np.ndarray) -> Boundary:
-    """Order the vertices of segments along their curves: open ones first, then closed ones."""
+    """Join segments (m, 2) of vertices to curves, open ones first, and order vertices along them.
+
+    ``pairs`` (v, 2) are the nodes inside and outside between which each vertex lies.
+    """
     beside = np.full(pairs.shape, -1)
     for a, b in segments:
         for start, end in ((a, b), (b, a)):

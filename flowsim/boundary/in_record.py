@@ -218,6 +218,7 @@ def add_edge_distance(record: xr.Dataset, model: Model) -> xr.Dataset:
         window[name] = float(centres[0] - half), float(centres[-1] + half)
 
     def place(points: Tensor) -> Tensor:
+        """The model's coordinates (m, k) of points (m, d) along the grid's axes."""
         rest = points.new_tensor([*fixed.values()]).expand(len(points), -1)
         return to_model(model, order, torch.cat([points, rest], dim=1))
 

@@ -87,6 +87,7 @@ def stable_manifolds(model: Model, within: Mapping[str, Range]) -> list[Manifold
     soft = np.tile(_SOFT * size * np.abs(rates).min(1), 2)[:, None]
 
     def backwards(_: float, state: np.ndarray) -> np.ndarray:
+        """dx/ds of all branches, backwards in time."""
         field = model.field(torch.from_numpy(state.reshape(-1, 2))).detach().numpy()
         speed = np.linalg.norm(field, axis=1, keepdims=True)
         with np.errstate(invalid="ignore"):  # far outside, where the field is infinite

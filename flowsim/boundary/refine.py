@@ -207,7 +207,7 @@ class KnownLabels:
     level: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int8))
 
     def add(self, nodes: np.ndarray, label: np.ndarray, level: int) -> None:
-        """Put in new nodes, which are sorted."""
+        """Put in new nodes (m,), sorted, their labels (m,), and the level that asked for them."""
         at = np.searchsorted(self.nodes, nodes)
         self.nodes = np.insert(self.nodes, at, nodes)
         self.label = np.insert(self.label, at, label)
@@ -224,7 +224,8 @@ class KnownLabels:
 def crossed_cells(lattice: Lattice, known: KnownLabels, on_nodes: dict[int, int]) -> np.ndarray:
     """The crossed cells of the finest level, sorted; ``known`` holds all that was evaluated.
 
-    ``on_nodes`` has the place, by axis, of planes that are to lie on nodes.
+    ``on_nodes`` has, by axis, the place of a plane that is to lie on nodes: cells that hold it are
+    halved too.
     """
     cells, crossed = lattice.cells(0), np.empty(0, dtype=np.int64)
     for level in range(lattice.halvings + 1):
@@ -345,8 +346,10 @@ class Window:
         return theta.reshape(*places.shape[:-1], theta.shape[-1])
 
     def labels(self, places: np.ndarray, options: SolverOptions) -> np.ndarray:
-        """The ends of the starts at places, (n, axes): labels of ``find_limits`` or codes of ends
-        that were found, int32, (n,)."""
+        """Follow the starts at places (n, axes) and label their ends, (n,).
+
+        By the labels of ``find_limits``, int8, or by the codes of ends that were found, int32.
+        """
         label = np.empty(len(places), dtype=np.int8 if self.ends.named else np.int32)
         for low in range(0, len(places), _AT_ONCE):
             start = self.theta(places[low : low + _AT_ONCE])
@@ -356,7 +359,7 @@ class Window:
         return label
 
     def on_nodes(self) -> dict[int, int]:
-        """Axis ↦ place of the plane at zero that the flow never crosses, where nodes lie on it.
+        """The planes θᵢ = 0 that the flow never crosses and on which nodes lie: axis ↦ place.
 
         Starts given by other names than the plane's coordinates are not known beforehand.
         """
@@ -373,7 +376,10 @@ class Window:
         }
 
     def disagree(self, inner: np.ndarray, outer: np.ndarray) -> int:
-        """Pairs of places that the closed form has not inside and outside; 0 without one."""
+        """How many pairs of places contradict the closed form of the basin; 0 without such a form.
+
+        It should have the places ``inner`` (n, axes) inside and ``outer`` outside.
+        """
         inside, beyond = (closed_basin(self.model, self.theta(places)) for places in (inner, outer))
         if inside is None or beyond is None:
             return 0

@@ -39,7 +39,8 @@ class Saddle(NamedTuple):
 
     Attributes:
         theta: the point, (k,).
-        left: the left eigenvector of that direction, (k,), along whose side ``end_codes[0]`` is.
+        left: the left eigenvector of that direction, (k,); the flow leads to the first end on the
+            side to which it points.
         bend: M of ψ = ℓ·y + y·My, of y beside the saddle, which the flow multiplies by e^{λt}.
         end_codes: of the ends to which the flow leads from both sides.
     """
@@ -106,9 +107,11 @@ class Shooting:
     def _newton_steps(
         self, at: np.ndarray, along: np.ndarray, ends: np.ndarray, rtol: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
-        """Newton's steps, whether the crossing is ahead, and is between these ends, (n,) each.
+        """Newton's steps for the crossings on ways from ``at``, each in parts of its ``along``.
 
-        And how near the trajectories come to the saddle, in parts of their first distance.
+        Returned are, (n,) each: the steps; whether the crossing is ahead; whether it is one between
+        these ``ends`` (n, 2); and how near the trajectory comes to the saddle, in parts of its
+        first distance. None, if there is no saddle or trajectories cannot be followed.
         """
         ways = self._trajectories(at, along, rtol)
         if ways is None:
@@ -134,7 +137,7 @@ class Shooting:
         side = ((left[which] + bent) * offset).sum(1)
         slope = ((left[which] + 2 * bent) * moved[step, rows]).sum(1)
         last = ((theta[-1, rows] - points[which]) * left[which]).sum(1)
-        # to which side the end after the crossing is must be the one to which w leads
+        # w must lead to the side of the saddle on which the end after the crossing is
         ok &= np.where(slope > 0, codes[which, 0], codes[which, 1]) == ends[:, 1]
         with np.errstate(divide="ignore", invalid="ignore"):
             newton = np.nan_to_num(-side / slope, posinf=9.0, neginf=-9.0)
@@ -157,7 +160,7 @@ class Shooting:
         soft, going = _SOFT * speed.mean(), np.ones((n, 1))
 
         def ahead(_: float, state: np.ndarray) -> np.ndarray:
-            # of θ, the derivative's direction, and the logarithm of its length
+            """d/ds of θ, the derivative's direction, and the logarithm of its length."""
             theta, way = np.split(state.reshape(n, -1), [k, 2 * k], axis=1)[:2]
             field = self._field(np.concatenate([theta, theta + width * way, theta - width * way]))
             here, up, down = field.reshape(3, n, k)
@@ -192,11 +195,12 @@ class Shooting:
         return theta, way * np.exp(grown), np.stack(speeds)
 
     def _field(self, theta: np.ndarray) -> np.ndarray:
+        """The field at θ (n, k), of the same shape."""
         found: np.ndarray = self.model.field(torch.from_numpy(theta)).detach().numpy()
         return found
 
     def _contracts(self, theta: np.ndarray) -> np.ndarray:
-        """Mask of places (n, k) at which nothing grows."""
+        """Mask (n,) of places (n, k) at which all of the Jacobian's rates are negative."""
         if not len(theta):
             return np.zeros(0, bool)
         slope = self.model.jacobian(torch.from_numpy(theta)).detach().numpy()
@@ -206,7 +210,10 @@ class Shooting:
         return found
 
     def _add_saddles(self, theta: np.ndarray, speed: np.ndarray) -> None:
-        """Add the saddles next to where rows are slowest and leave."""
+        """Find and keep the saddles beside which trajectories are slowest, before they leave them.
+
+        Given are places (steps, n, k) along n trajectories and speeds (steps, n).
+        """
         later = np.maximum.accumulate(speed[::-1])[::-1]
         slow = np.where(later > 2 * speed, speed, np.inf)
         step = slow.argmin(0)
@@ -231,7 +238,7 @@ class Shooting:
                 self._add_saddle(one, size)
 
     def _add_saddle(self, point: Tensor, size: float) -> None:
-        """Add a point of rest, if it is a saddle with two ends."""
+        """Keep a point of rest (k,), if it is a saddle that the flow leaves to two ends."""
         slope = self.model.jacobian(point[None])[0].detach().numpy()
         if not np.isfinite(slope).all():
             return
@@ -249,8 +256,9 @@ class Shooting:
             self.saddles.append(Saddle(point.numpy(), left, bend, (one, other)))
 
     def _bend(self, point: Tensor, left: np.ndarray, rate: float, size: float) -> np.ndarray:
-        """M of ψ = ℓ·y + y·My, which grows at the rate λ up to second order in y, (k, k).
+        """The matrix M of ψ = ℓ·y + y·My, so that ψ grows at the rate λ up to second order in y.
 
+        (k, k), of a saddle with ``left`` ℓ and ``rate`` λ; y is the place beside the saddle.
         With the Jacobian A + B(y) at y beside the saddle: AᵀM + MA − λM = −½ ℓ·B.
         """
         k, width = len(left), _WIDTH * size

@@ -73,6 +73,7 @@ def edge_state(model: Model, one: Numbers, other: Numbers) -> EdgeState:
     ends, batched = Ends(model), solver_of(model).batched
 
     def label(points: np.ndarray) -> np.ndarray:
+        """Codes (m,) of the ends of points (m, k); 0 for none."""
         limits = find_limits(model, torch.from_numpy(points))
         codes = ends.basins(limits.label, limits.theta, limits.loss)
         return codes.clamp(min=int(Label.UNRESOLVED)).numpy()
@@ -98,7 +99,11 @@ def edge_state(model: Model, one: Numbers, other: Numbers) -> EdgeState:
 
 
 def _followed(model: Model, pair: Tensor, size: float) -> tuple[Tensor, Tensor]:
-    """The way beside the boundary until a pair parts or is at rest; and the pair there."""
+    """Follow a pair of starts (2, k) beside the boundary until the two part or times are over.
+
+    Returns the middle of the two along the way, (m, k), up to where it is slowest; and the pair at
+    the end.
+    """
     matrix = model.jacobian(pair).detach()
     unit = 1 / float(torch.linalg.matrix_norm(matrix, 2).max())
     times = torch.cat([torch.zeros(1), torch.logspace(-2, 3, _TIMES)]).double() * unit
@@ -112,7 +117,7 @@ def _followed(model: Model, pair: Tensor, size: float) -> tuple[Tensor, Tensor]:
 
 
 def _saddle(model: Model, theta: Tensor, size: float) -> Tensor | None:
-    """The point of rest near a place (k,), if steps arrive at one."""
+    """The point of rest (k,) near a place (k,), if Levenberg and Marquardt's steps lead to one."""
     place, found = zeros_from(
         lambda x, _: model.field(theta + size * x),
         lambda x, _: size * model.jacobian(theta + size * x), torch.zeros_like(theta[None]), _NEAR,

@@ -22,7 +22,7 @@ _ARRIVED, _APART, _CURVED = 1e-9, 1e-6, 1e-6
 #: and is stuck with a μ above the third.
 _SETTLED, _FREE, _STUCK = 1e-13, 1e-3, 1e15
 
-#: A function of places (m, d) of a search, and of the numbers (m,) of their rows.
+#: A function of places (m, d) in a search for zeros, and of the numbers (m,) of the searches.
 OfRows = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -46,6 +46,7 @@ def curvatures(model: Model, theta: Tensor) -> Tensor:
 
 
 def _curvatures(model: Model, theta: Tensor) -> Tensor:
+    """``curvatures`` for tensors, (..., k)."""
     if type(model).field is not Model.field:
         return -_eigenvalues(model.jacobian(theta)).real.sort(descending=True).values
     root = torch.tensor(model.metric, dtype=theta.dtype, device=theta.device).rsqrt()
@@ -57,7 +58,7 @@ def _curvatures(model: Model, theta: Tensor) -> Tensor:
 def classify_critical(
     model: Model, theta: Tensor, decisive: bool = False, radius: Tensor | None = None
 ) -> Tensor:
-    """The kind of a critical point: what the model says, or else by its loss and curvature.
+    """Label critical points: as the model says, or else by their loss and curvature.
 
     The best loss: global minimum. A negative curvature: saddle. None negative and one positive:
     local minimum (minima here are curves and planes, flat along themselves). All zero: a point
@@ -164,10 +165,11 @@ def critical_points_in(
 def zeros_from(
     field: OfRows, jacobian: OfRows, begun: Tensor, far: float, steps: int = 100
 ) -> tuple[Tensor, Tensor]:
-    """Search zeros of F by Levenberg and Marquardt's steps −(JᵀJ + μ)⁻¹JᵀF, with a μ of each row.
+    """Search a zero of F from each row (n, d) by Levenberg and Marquardt's −(JᵀJ + μ)⁻¹JᵀF.
 
-    Places (n, d) are in units of what is searched; a row with a coordinate further than ``far``
-    from 0 is given up. Returned are the last places and a mask of the rows that have arrived.
+    ``field`` and ``jacobian`` give F (m, d) and J (m, d, d); every row has a μ of its own. A row is
+    given up once a coordinate is further than ``far`` from 0, so that places are best in units of
+    the region searched. Returns the last places (n, d), and a mask (n,) of the rows at a zero.
     """
     place, going = begun.clone(), torch.arange(len(begun))
     value, slope = field(place, going).detach(), jacobian(place, going).detach()
@@ -206,5 +208,6 @@ def _rates(model: Model, theta: Tensor) -> Tensor:
 
 
 def _eigenvalues(matrix: Tensor) -> Tensor:
+    """Eigenvalues of matrices (..., k, k), complex, (..., k)."""
     whole = without_dust(matrix.reshape(-1, *matrix.shape[-2:]))
     return torch.linalg.eigvals(whole).reshape(matrix.shape[:-1])

@@ -144,7 +144,7 @@ class _Descent(Model):
 
 
 def _jumps(model: Model, theta: Tensor) -> bool:
-    """Return whether a written field jumps at minima (n, k) of the loss, as −sign ∇L does."""
+    """Return whether a model's own field jumps at minima (n, k) of the loss, as −sign ∇L does."""
     if type(model).field is Model.field:
         return False
     size = float(theta.abs().max()) or 1.0
@@ -237,14 +237,19 @@ class Ends:
         return self.codes(limits.label, limits.theta, limits.loss)
 
     def basins(self, label: Tensor, theta: Tensor, loss: Tensor) -> Tensor:
-        """The codes, but −1 of what is in no basin: saddle and unresolved."""
+        """The code of each limit's end, (n,), but −1 for limits at a saddle and unresolved ones.
+
+        Codes, and the arguments, are as in ``codes``.
+        """
         none = (label == Label.UNRESOLVED) | (label == Label.SADDLE)
         return torch.where(none, -1, self.codes(label, theta, loss))
 
     def codes(self, label: Tensor, theta: Tensor, loss: Tensor) -> Tensor:
-        """Index of each limit's end, (n,), by labels, places (n, k) and losses; 0 for none.
+        """The code of each limit's end, (n,), by its label (n,), place (n, k) and loss (n,).
 
-        The labels themselves, int8, of a model that names its ends; else int32.
+        A model that names its ends has the labels themselves as codes, int8. Else code i stands for
+        the end ``found[i − 1]``, int32, and 0 for an unresolved limit; ends that are not in
+        ``found`` yet are added to it.
         """
         if self.named:
             return label
@@ -260,7 +265,10 @@ class Ends:
         return codes.to(device)
 
     def _assigned(self, kind: str, theta: Tensor, loss: Tensor) -> Tensor:
-        """The codes (n,) of points (n, k) of one kind; ends that are new are put into ``found``."""
+        """The codes (n,) of limits (n, k) of one kind, with losses (n,).
+
+        Ends that are not in ``found`` yet are added to it.
+        """
         critical = kind in _CRITICAL
         numbers = [i for i, end in enumerate(self.found) if end.kind == kind]
         if critical and not numbers and _jumps(self.model, theta):
@@ -297,7 +305,10 @@ class Ends:
         return codes[which]
 
     def _new_end(self, kind: str, theta: Tensor, loss: Tensor) -> Tensor:
-        """Put the first of limits (m, k) into ``found``; mask of the limits of this new end."""
+        """Add the end of the first of limits (m, k) to ``found``.
+
+        Returns a mask (m,) of the limits that are at this end.
+        """
         number, critical = len(self.found), kind in _CRITICAL
         name = _named(kind, sum(end.kind == kind for end in self.found) + 1)
         dimension = self._dimension(theta[0]) if critical else 0
@@ -318,7 +329,11 @@ class Ends:
         return joins
 
     def _goes_to(self, number: int, theta: Tensor, loss: Tensor) -> Tensor:
-        """Mask of limits (m, k) that are no critical points and belong to that end, (m,)."""
+        """Mask (m,) of limits (m, k), no critical points, that are at the end ``found[number]``.
+
+        They are of its kind. At infinity the same coordinates grow, with the same signs, and the
+        losses (m,) are the end's. Of every other kind there is one end.
+        """
         end = self.found[number]
         if end.kind != "infinity":
             return torch.ones(len(theta), dtype=torch.bool)
@@ -328,15 +343,19 @@ class Ends:
         return (signs[0] == signs[1]).all(1) & near
 
     def _fall(self, end: End) -> float:
-        """By how much the loss falls from where infinite coordinates are 0, if that is finite."""
+        """How far the loss falls to an end at infinity from where its infinite coordinates are 0.
+
+        0 if that is not finite.
+        """
         start = torch.where(end.theta.isinf(), 0.0, end.theta)
         fall = float(self.model.loss(start[None]).detach()[0]) - end.loss
         return abs(fall) if math.isfinite(fall) else 0.0
 
     def _codes_of_known(self, numbers: list[int], theta: Tensor) -> Tensor:
-        """Codes (m,) of the known ends, of one kind, that points (m, k) are; 0 of none.
+        """The code of the end, one of ``numbers`` in ``found``, to which each point (m, k) belongs.
 
-        A point is compared with the members of these ends that are nearest to it.
+        These ends are of one kind; the code is 0 for none, (m,). A point is compared with the
+        members of these ends that are nearest to it.
         """
         members = [self._places[number].members for number in numbers]
         minima = self.found[numbers[0]].kind == "minimum"
@@ -356,10 +375,12 @@ class Ends:
         return codes
 
     def _are_one(self, one: Tensor, other: Tensor, minima: bool, single: Tensor) -> Tensor:
-        """Mask of pairs of points at rest (m, k) that are one point, (m,).
+        """Mask (m,) of pairs of points at rest (m, k) that belong to one end.
 
-        Points come to rest a little apart around a ``single`` end (not a set) that is flat in one
-        direction, and the straight line between them climbs where the valley bends.
+        ``minima`` says whether all are minima, ``single`` whether the end of ``other`` is a point
+        and no set. Around a point in a flat valley places of rest lie a little apart, and where the
+        valley bends the straight way between them climbs: then places along it are first projected
+        onto the valley.
         """
         found = self._no_barrier(one, other, minima)
         left = (~found & single).nonzero()[:, 0]
@@ -376,7 +397,7 @@ class Ends:
     def _no_barrier(
         self, one: Tensor, other: Tensor, minima: bool, way: Tensor | None = None
     ) -> Tensor:
-        """Mask of pairs of points at rest (m, k) between which the field is nowhere fast, (m,).
+        """Mask (m,) of pairs of points at rest (m, k) between which the field is nowhere fast.
 
         Fast is what neither rounding nor the speed left at the two explains, so that no unit of the
         coordinates or of the loss matters. At kinks, where the field jumps, it is the loss that may
@@ -406,9 +427,9 @@ class Ends:
         return (quiet | ~moving).reshape(len(_PARTS), m).all(0)
 
     def _on_set(self, number: int, theta: Tensor, walks: bool) -> Tensor:
-        """Mask of points (m, k) that lie on an end that is a curve, a surface or more.
+        """Mask (m,) of points (m, k) on the end ``found[number]``, a curve, a surface or more.
 
-        A point does if no gap divides it from a near member of the end. It becomes a member, so
+        A point is on it if no gap divides it from a near member of the end. It becomes a member, so
         that others may be beside it. With ``walks`` a curve is followed, which gives it members,
         and on a surface steps are taken from a point towards the nearest member.
         """
@@ -441,7 +462,11 @@ class Ends:
         return joined
 
     def _no_gap(self, one: Tensor, other: Tensor, dimension: int) -> Tensor:
-        """Return whether points between, projected onto the set of ends, leave no gap, (m,)."""
+        """Mask (m,) of pairs of points (m, k) that are on one connected set of critical points.
+
+        Places of the segment between the two, projected onto the set of that dimension, leave no
+        gap, and the loss is the same at all.
+        """
         part = torch.linspace(0, 1, _BETWEEN + 2, dtype=one.dtype)[:, None, None]
         way = one + part * (other - one)
         straight = self.model.loss(way).detach()
@@ -457,26 +482,39 @@ class Ends:
         return level & (way.diff(dim=0).norm(dim=-1).amax(0) <= 0.5 * length)
 
     def _steepness(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """|J| at points (m, k), and what rounding changes of the field there, (m, k)."""
+        """The Jacobian's absolute entries at points (m, k), (m, k, k), and the field's rounding.
+
+        That is how much rounding of the points changes each component of the field, (m, k).
+        """
         steep = self._flow.jacobian(theta).detach().nan_to_num().abs()
         size = theta.abs().clamp_min(_NONE).unsqueeze(2)
         return steep, _UNITS * (steep @ size).squeeze(2)
 
     def _rise_by_slope(self, one: Tensor, other: Tensor) -> Tensor:
-        """Rise of the loss between points (m, k) by slopes beside them, (m,); 0 but at kinks."""
+        """Distance of two points (m, k) times the loss's slope close beside them, (m,).
+
+        That much the loss would rise on the way. At smooth minima it is next to nothing, at kinks
+        it is not.
+        """
         places = [x + _BESIDE * (y - x) for x, y in ((one, other), (other, one))]
         speed = torch.stack([self._flow.field(place).detach().norm(dim=1) for place in places])
         speed = (speed.amax(0) - self._steepness(one)[1].norm(dim=1)).clamp_min(0.0)
         return speed * (other - one).norm(dim=1)
 
     def _at_kink(self, one: Tensor, other: Tensor, rise: Tensor) -> Tensor:
-        """Mask of pairs of minima (m, k) at a kink, between which the loss rises so much, (m,)."""
+        """Mask (m,) of pairs of minima (m, k) at a kink.
+
+        There slopes beside the two explain much of the ``rise`` (m,) of the loss between them.
+        """
         if type(self._flow).field is not Model.field:
             return torch.zeros(len(one), dtype=torch.bool)
         return self._rise_by_slope(one, other) > _AT_KINK * rise.clamp_min(0.0)
 
     def _lowered_to(self, theta: Tensor, level: Tensor) -> Tensor:
-        """Points (…, m, k) after steps to where a loss without curvature is at a level (m,)."""
+        """Move points (…, m, k) along −∇L until the loss is down to a level (m,).
+
+        By Newton's steps, for a loss without curvature.
+        """
         for _ in range(_LOWERED):
             excess = (self.model.loss(theta).detach() - level).clamp_min(0.0)
             slope = self.model.gradient(theta).detach()
@@ -485,7 +523,10 @@ class Ends:
         return theta
 
     def _dimension_at_kink(self, theta: Tensor, others: Tensor) -> int:
-        """The dimension of minima at a kink that join a point (k,) to some of (m, k), else 0."""
+        """The dimension of the set of minima at a kink through a point (k,) and some of ``others``.
+
+        0 if it is connected to none of these, (m, k).
+        """
         away = (others - theta).norm(dim=1)
         middle = self.model.loss((others + theta) / 2).detach()
         one, loss = theta.expand_as(others), self.model.loss(others).detach()
@@ -505,7 +546,7 @@ class Ends:
         return int((torch.linalg.svdvals(moved / radius) > _NEW).sum())
 
     def _is_level(self, place: Tensor, one: Tensor, rise: Tensor) -> Tensor:
-        """Return whether the loss at places (…, m, k) equals that at ``one`` (m, k).
+        """Mask (…, m) of places (…, m, k) at which the loss equals that at ``one`` (m, k).
 
         Tolerated are rounding and a small part of ``rise`` (m,), a loss difference met nearby.
         """
@@ -517,17 +558,21 @@ class Ends:
         return (loss.reshape(place.shape[:-1]) - first).abs() <= allowed
 
     def _tangents(self, theta: Tensor, dimension: int) -> Tensor:
-        """The directions along the set of ends at points (m, k), (m, dimension, k)."""
+        """Orthonormal directions along the set of critical points at points (m, k) on it.
+
+        Those in which the Jacobian's singular values are least, (m, dimension, k).
+        """
         jacobian = self._flow.jacobian(theta).detach().nan_to_num()
         return torch.linalg.svd(jacobian)[2][:, -dimension:]
 
     def _step(
         self, here: Tensor, ahead: Tensor, tangents: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Steps (m, k) along the set and back onto it, the tangents there, and whether they count.
+        """Go from points ``here`` of a set by ``ahead``, (m, k) both, and by Newton onto it again.
 
-        One that counts bends as much at its end as at its start: it leads to no other set beside.
-        The last is how far the way back was, as a part of the step.
+        Returns the new points (m, k); the tangents there (m, dimension, k); a mask (m,) of the
+        steps that count, which bend as much at their end as at their start and so lead to no other
+        set beside; and how far the way back was, in parts of the step, (m,).
         """
         dimension = tangents.shape[1]
         begun = here + ahead
@@ -545,9 +590,9 @@ class Ends:
         return new, there, counts & self._is_level(new, here, rise), back
 
     def _follow_curve(self, place: _Place, length_scale: float) -> None:
-        """Follow a curve from its first member both ways; the points become members.
+        """Follow a curve of ends from its first member both ways, and add points of it as members.
 
-        It ends where the curve closes, or ``_FAR`` times ``length_scale`` away.
+        It is followed until it closes, or is ``_FAR`` times ``length_scale`` away.
         """
         first = place.members[:1]
         here, tangents = first.repeat(2, 1), self._tangents(first, 1).repeat(2, 1, 1)
@@ -578,7 +623,10 @@ class Ends:
         place.members = torch.cat(places)
 
     def _leads_to(self, one: Tensor, other: Tensor, dimension: int) -> Tensor:
-        """Return whether steps to the other point along the set arrive there, (m,)."""
+        """Mask (m,) of pairs of points (m, k) between which steps along the set lead.
+
+        They go from ``one`` to ``other``.
+        """
         length = (other - one).norm(dim=1) / _BETWEEN
         here, tangents, arrived = one.clone(), self._tangents(one, dimension), length < 0
         most, going = length.clone(), torch.arange(len(one))
@@ -608,10 +656,10 @@ class Ends:
         return arrived
 
     def _polished(self, theta: Tensor, most: int = _POLISHES, dimension: int = 0) -> Tensor:
-        """Points (n, k) after Newton's steps, while these lead to much slower places.
+        """Move points (n, k) towards zeros of the field by at most ``most`` of Newton's steps.
 
-        The shortest step is taken where there are several, and none along the directions of a set
-        of so many dimensions.
+        A point moves as long as steps lead to much slower places. The shortest step is taken where
+        there are several. With a ``dimension``, that of a set of zeros, no step goes along the set.
         """
         theta = theta.detach().clone()
         going, speed = torch.arange(len(theta)), self._flow.field(theta).detach()
@@ -638,12 +686,14 @@ class Ends:
         return theta
 
     def _dimension(self, theta: Tensor) -> int:
-        """The dimension of the set of critical points around one (k,), 0 of a single one.
+        """The dimension of the set of critical points around one of them (k,); 0 of a single one.
 
         From the point a step is taken along every direction in which the rates are small, as long
-        as the rates stay nearly what they are, and corrected to a zero of the field: on a set that
-        extends, these zeros are elsewhere; near a single point, however flat, they lead back to it,
-        or the field there does, as fast as the rate along the step says, and not by rounding.
+        as the rates stay nearly what they are, and corrected to a zero of the field. On a set that
+        extends these zeros are elsewhere, and the dimension is that of the space they span. Near a
+        single point, however flat, the zeros are the point itself. A zero elsewhere does not count
+        if the field there still points back to the point, about as fast as the point's Jacobian
+        predicts and by more than rounding.
         """
         jacobian = self._flow.jacobian(theta[None]).detach().nan_to_num()[0]
         _, rates, across = torch.linalg.svd(jacobian)
@@ -677,7 +727,7 @@ class Ends:
         return min(ranks)
 
     def _straight_reach(self, theta: Tensor, directions: Tensor) -> Tensor:
-        """How far along directions (m, k) from a point (k,) the Jacobian stays what it is, (m,).
+        """How far from a point (k,) along directions (m, k) the Jacobian stays the same, (m,).
 
         The first power of 2 at which it has changed; ∞ where it never does.
         """
@@ -691,9 +741,10 @@ class Ends:
         return torch.where(bends.any(0), lengths[bends.int().argmax(0)], torch.inf)
 
     def _sort(self) -> Tensor:
-        """Order the ends by kind, then by loss; the new codes of codes 0, 1, …
+        """Order ``found`` by kind, then by loss, and name the ends anew.
 
-        Losses that are equal beside those between the ends are ordered by place.
+        Returns the new code of each old code 0, 1, …, (ends + 1,). Ends whose losses are equal,
+        beside the losses between the ends, are ordered by place.
         """
         theta = torch.stack([end.theta for end in self.found])
         inner, unit = theta[theta.isfinite().all(1)], 0.0
@@ -727,7 +778,11 @@ class Ends:
         return torch.tensor([0, *(1 + order.index(i) for i in range(len(order)))])
 
     def _resolution(self, theta: Tensor, unit: float) -> Tensor:
-        """Differences of coordinates that order ends (n, k), (k,); ∞ if no loss depends on one."""
+        """The least difference in each coordinate that puts ends (n, k) in order, (k,).
+
+        ``unit`` is how much losses differ between the ends. ∞ in a coordinate on which the loss of
+        a gradient flow does not depend.
+        """
         low, high = theta.amin(0), theta.amax(0)
         first = theta[theta.argmin(0)]
         parts = torch.tensor([0.0, *_PARTS, 1.0], dtype=theta.dtype).reshape(-1, 1, 1)
@@ -739,14 +794,17 @@ class Ends:
 
 
 def _apart(one: Tensor, other: Tensor) -> Tensor:
-    """Distances of points (m, k) and (n, k), each coordinate in units of its spread, (m, n)."""
+    """Distances between points (m, k) and (n, k), coordinates in units of their spread, (m, n)."""
     size = torch.cat([one, other]).std(0, correction=0)
     unit = torch.where(size > 0, size, 1.0)
     return torch.cdist(one / unit, other / unit)
 
 
 def _ranks(values: list[float], apart: float) -> list[int]:
-    """Places in ascending order, NaN last; one place for values that are no further apart."""
+    """The rank of each value in ascending order, NaN last.
+
+    Neighbours in this order that are no further apart than ``apart`` share a rank.
+    """
     found, values = [0] * len(values), [math.inf if x != x else x for x in values]
     ascending = sorted(range(len(values)), key=values.__getitem__)
     for before, i in pairwise(ascending):
@@ -755,11 +813,11 @@ def _ranks(values: list[float], apart: float) -> list[int]:
 
 
 def _named(kind: str, number: int) -> str:
-    """Names of ends in records, by kind and number; an optimizer has one of each kind."""
+    """Name an end in records by its kind and number; kinds of which there is one have no number."""
     return f"{kind}_{number}" if kind in _NUMBERED else kind
 
 
 def _number(value: float, rounding: float = 0.0) -> str:
-    """A loss in a legend: three digits, a true minus, and nothing of rounding about zero."""
+    """Write a loss for a legend: three digits, a true minus, and 0 for what rounding left."""
     text = f"{0.0 if abs(value) <= rounding else value:.3g}".replace("inf", "∞")
     return text.replace("-", "−")

@@ -68,9 +68,10 @@ def stability(model: Model, theta: Tensor, decisive: bool, radius: Tensor | None
 
 
 def velocity_fades(model: Model, theta: Tensor, jacobian: Tensor) -> Tensor:
-    """Mask of points (m, k) in a region without a velocity at whose edge it is below all numbers.
+    """Mask (m,) of points (m, k) in a region where the field is zero by underflow alone.
 
-    The edge is looked for along all coordinates, and towards 0.
+    The ``jacobian`` (m, k, k) is zero there too, and at the edge of the region the speed is below
+    1e-200. The edge is looked for along all coordinates, and towards 0.
     """
     fades = torch.zeros_like(theta[:, 0], dtype=torch.bool)
     rows = ((jacobian == 0).all(2).all(1) & (theta != 0).any(1)).nonzero()[:, 0]
@@ -83,6 +84,7 @@ def velocity_fades(model: Model, theta: Tensor, jacobian: Tensor) -> Tensor:
     parts = 2.0 ** torch.arange(-8.0, 1.01, 0.25, dtype=theta.dtype, device=theta.device)
 
     def speed(part: Tensor) -> Tensor:
+        """The field's largest component at parts of the ways, of the shape of ``part``."""
         at = place[:, None, None] + part.unsqueeze(3) * ways
         return model.field(at.reshape(-1, k)).nan_to_num().abs().amax(1).view(part.shape)
 
@@ -100,7 +102,11 @@ def velocity_fades(model: Model, theta: Tensor, jacobian: Tensor) -> Tensor:
 
 
 def _leaves(model: Model, theta: Tensor, jacobian: Tensor, zero: Tensor, radius: Tensor) -> Tensor:
-    """Mask of points (m, k) that the flow leaves along a direction without a rate, (m,)."""
+    """Mask (m,) of points (m, k) that the flow leaves along a direction without a rate.
+
+    ``zero`` (m, 1) is how large a rate is that counts as none, ``radius`` (m,) how far from the
+    points the flow is looked at.
+    """
     distances = 0.5 ** torch.arange(1, _DISTANCES + 1).to(theta)
     near = distances[_FIRST : _FIRST + 1]
     flat, velocity, noise, _ = _velocities_along(model, theta, jacobian, zero, radius, near)
@@ -128,9 +134,13 @@ def _leaves(model: Model, theta: Tensor, jacobian: Tensor, zero: Tensor, radius:
 def _velocities_along(
     model: Model, theta: Tensor, jacobian: Tensor, zero: Tensor, radius: Tensor, distances: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Mask of directions (m, j) that are flat; on both sides, at so many distances, the velocity
-    outwards and what rounding may change in it, (2, m, j, d); and the velocity's size at the
-    point. The other coordinates have come to rest there.
+    """Velocities beside points (m, k), along directions in which the Jacobian has no rate.
+
+    The j = k + 2 directions are the Jacobian's right singular vectors and two diagonals between the
+    flat ones. On both sides, at d ``distances`` in parts of ``radius`` (m,), the other coordinates
+    are first brought to rest. Returns a mask (m, j) of the flat directions; the velocity away from
+    the point, (2, m, j, d); what rounding may change in it, of the same shape, ∞ in directions that
+    are not flat and where the others did not rest; and the speed left at the point, (m, j, 1).
     """
     left, stiff, right = torch.linalg.svd(jacobian)
     flat = stiff <= torch.maximum(zero, 1e-300 * torch.ones_like(zero))
@@ -164,7 +174,10 @@ def _velocities_along(
 
 
 def followed(model: Model, place: Tensor, inverse: Tensor) -> Tensor:
-    """Places whose coordinates have come to rest, but for those in the kernel of ``inverse``."""
+    """Move places (n, k) by Newton's steps −``inverse`` · field, until coordinates are at rest.
+
+    Directions in the kernel of ``inverse`` (n, k, k) are left as they are.
+    """
     for _ in range(_FOLLOWS):
         step = (inverse @ model.field(place).unsqueeze(2)).squeeze(2)
         place = torch.where(step.isfinite().all(1, keepdim=True), place - step, place)
@@ -172,7 +185,7 @@ def followed(model: Model, place: Tensor, inverse: Tensor) -> Tensor:
 
 
 def without_dust(matrix: Tensor) -> Tensor:
-    """Matrices (m, k, k), zero where an entry is nothing beside the largest.
+    """Set entries of matrices (m, k, k) to zero that are nothing beside the largest.
 
     LAPACK finds no eigenvalues where a product of entries is below all numbers.
     """
@@ -181,7 +194,7 @@ def without_dust(matrix: Tensor) -> Tensor:
 
 
 def with_rounding(values: Callable[[Tensor], Tensor], place: Tensor) -> tuple[Tensor, Tensor]:
-    """The values of a function at places (n, k), and by how much rounding of these changes them."""
+    """The values of a function at places (n, k), and how much rounding of these changes them."""
     number = torch.arange(place.shape[1], device=place.device)
     number = number.to(place)  # or bits of float64 would be lost
     signs = [1.0 - 2.0 * (number % 2), 1.0 - 2.0 * (number // 2 % 2)]

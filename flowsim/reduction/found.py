@@ -90,12 +90,12 @@ class ReducedNetwork(RecordedModel):
         ).reshape(*theta.shape, k)
 
     def losses_and_gradients(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """L (n,) and ∇L (n, k) at rows (n, k)."""
+        """L (n,) and ∇L (n, k) at rows of coordinates (n, k)."""
         losses, gradients = self.network.losses_and_gradients(self.embed(theta))
         return losses, gradients @ self.basis
 
     def curvatures(self, theta: Tensor, along: Tensor) -> Tensor:
-        """∂²L · along, (n, k), at rows (n, k) and for one direction (n, k) of each."""
+        """∂²L · along, (n, k), at rows of coordinates (n, k), for one direction (n, k) of each."""
         return self.network.curvatures(self.embed(theta), along @ self.basis.T) @ self.basis
 
     def weights(self, theta: Tensor) -> dict[str, Tensor]:
@@ -110,6 +110,7 @@ class ReducedNetwork(RecordedModel):
 
     @property
     def title(self) -> str:  # type: ignore[override]
+        """The name, and the numbers of weights and coordinates, as a figure says them."""
         return (
             f"{self.name}\n{self.exactness.weights} weights in {len(self.coordinates)} coordinates"
         )

@@ -18,7 +18,11 @@ _PIVOT = 0.3
 def readable(
     basis: Tensor, shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[Tensor, tuple[str, ...], dict[str, str]]:
-    """An orthonormal basis of the same span, (P, k), and names of its vectors and of the span.
+    """Turn a basis (P, k) of a span of weights into one that a person can read, with names.
+
+    ``shapes`` are those of the tensors of weights, by name. Returns orthonormal vectors (P, k) of
+    the same span; their names, which Python takes; and, by name, what a figure calls those that are
+    not just the name of a tensor.
 
     If the span holds directions of one tensor alone, these come first among equals and are
     named after it. Directions that move several tensors in fixed proportions are named after all
@@ -46,12 +50,15 @@ def readable(
 
 
 def _first(vector: Tensor) -> int:
-    """The index of the first large entry."""
+    """The index of the first entry that is large beside the largest."""
     return int((vector.abs() > _PIVOT * vector.abs().max()).nonzero()[0, 0])
 
 
 def _coupled(basis: Tensor, sizes: list[int]) -> list[Tensor]:
-    """Parts of a span of directions, in each of which tensors move in the same proportions."""
+    """Split a span (P, q) into parts (P, ·), in each of which tensors move in fixed proportions.
+
+    ``sizes`` are the numbers of weights of the tensors. One part, if no proportions are fixed.
+    """
     shares = [part.T @ part for part in basis.split(sizes)]
     mixed = sum(math.sqrt(2 + i) * share for i, share in enumerate(shares))
     assert isinstance(mixed, Tensor)
@@ -69,7 +76,7 @@ def _coupled(basis: Tensor, sizes: list[int]) -> list[Tensor]:
 
 
 def echelon(rows: Tensor, pivot: float) -> Tensor:
-    """Rows (q, m) of the same span in reduced echelon form.
+    """Bring independent rows (q, m) into reduced echelon form, with pivots of 1.
 
     The next pivot is in the first column with an entry above this part of the largest one left.
     """
@@ -88,7 +95,7 @@ def echelon(rows: Tensor, pivot: float) -> Tensor:
 
 
 def _sparse(group: Tensor) -> Tensor:
-    """An orthonormal basis (P, m) of the same space, by elimination."""
+    """An orthonormal basis (P, m) of the same space with many zeros, by elimination."""
     rows = echelon(group.T, _PIVOT)
     rows = torch.where(rows.abs() < _SAME * rows.abs().amax(1, keepdim=True), 0.0, rows)
     found: list[Tensor] = []
@@ -102,7 +109,10 @@ def _sparse(group: Tensor) -> Tensor:
 def _names(
     vectors: Tensor, shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Names that differ, and what those that are not the name of a tensor are called."""
+    """Name vectors (P, k) of weights after the tensors that they move, each differently.
+
+    Returns the names; and, by name, what a figure calls those that are not the name of a tensor.
+    """
     short = _identifiers(shapes)
     sizes = [math.prod(shape) for shape in shapes.values()]
     plain, called = [], []

@@ -22,6 +22,8 @@ _FAR, _CLOSE, _JUMP, _STAYS = 1e-5, 1e-7, 1e-8, 0.3
 
 
 class _Closed(nn.Module):
+    """A module together with its loss, so that torch can call the loss with other weights."""
+
     def __init__(self, module: nn.Module, loss: Callable[..., Tensor]) -> None:
         super().__init__()
         self.module, self.loss = module, loss
@@ -38,6 +40,10 @@ class Network:
         shapes: of the weights by name, in their order.
         start: all of them, (P,), float64.
         large: whether one vector of them is worth several threads.
+        loss: as it was given; ``bare`` if its weights are one tensor.
+        closed, kept: of a module, it with its loss; and its buffers and fixed weights, by name.
+        batched, at_once: whether torch can compute the loss of many vectors together, and of how
+            many at most.
     """
 
     def __init__(self, loss: Callable[..., Tensor], weights: Any) -> None:
@@ -85,7 +91,10 @@ class Network:
         return {name: w.reshape((*theta.shape[:-1], *shape)) for (name, shape), w in pairs}
 
     def scales(self, rows: Tensor) -> Tensor:
-        """Root mean squares of rows (..., P) in each tensor, (P,), at least double precision's."""
+        """The root mean square of rows (..., P) over each tensor, for every weight of it, (P,).
+
+        At least 1e-16.
+        """
         sizes = {n: w.square().mean().sqrt() for n, w in self.named(rows).items()}
         return torch.cat(
             [sizes[n].clamp_min(1e-16).expand(math.prod(s)) for n, s in self.shapes.items()]
@@ -112,6 +121,7 @@ class Network:
         return torch.stack([self.one(row) for row in theta]) if len(theta) else theta[:, 0]
 
     def gradients(self, theta: Tensor) -> Tensor:
+        """∇L, (n, P), of vectors (n, P)."""
         return self.losses_and_gradients(theta)[1]
 
     def losses_and_gradients(self, theta: Tensor) -> tuple[Tensor, Tensor]:
@@ -156,7 +166,7 @@ class Network:
         return torch.cat([self._along(part, vector) for part, vector in parts])
 
     def check(self) -> None:
-        """Check that the loss can be followed from the start, and whether its rows can together."""
+        """InputError if the loss is random, not differentiable or not finite; set ``batched``."""
         here = self.start[None]
         self.batched = False
         try:
@@ -189,7 +199,7 @@ class Network:
             self.batched = False
 
     def refuse_kinks(self, theta: Tensor, what: str) -> None:
-        """InputError where the gradient jumps at one vector (P,), which ``what`` names."""
+        """InputError if the gradient jumps at a vector (P,); its sentence begins with ``what``."""
         generator = torch.Generator().manual_seed(0)
         across = torch.randn(len(theta), generator=generator, dtype=torch.float64).to(theta)
         across *= self.size / across.norm()

@@ -43,7 +43,10 @@ _SHORTER = 40
 
 
 def points(start: Tensor, basis: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Random points of spans, (..., count, P): of several sizes, half of them around the start."""
+    """Random points of spans, (..., count, P): of several sizes, half of them around the start.
+
+    The spans go through starts (..., P) along the orthonormal directions (..., P, k).
+    """
     k, size = basis.shape[-1], float(start.norm(dim=-1).max()) or 1.0
     drawn = torch.randn(count, k, generator=generator, dtype=torch.float64).to(basis)
     sizes = torch.tensor([0.5, 1.0, 2.0], dtype=basis.dtype).to(basis)[torch.arange(count) // 2 % 3]
@@ -62,15 +65,17 @@ def origin_of(start: Tensor, basis: Tensor) -> Tensor:
 
 
 def descent(network: Network, bases: Tensor, starts: Tensor, count: int) -> Tensor:
-    """Points at which the two spans are tested, (2, 2 count, P): places of one descent of the loss.
+    """Descend the loss in a span from its start: weights along the way, (2, 2 count, P).
 
-    The descent is computed in the first span and its places are taken over to the second. It goes
+    There are two spans with bases (2, P, k) and starts (2, P). The descent is computed in the first
+    and its coordinates are taken over to the second. It goes
     by gradients, as the flow does, and then on by BFGS, which reaches the end also where rates
     differ much.
     """
     basis, origins = bases[0], origin_of(starts, bases)
 
     def evaluate(at: Tensor) -> tuple[Tensor, Tensor]:
+        """L and ∇L by the coordinates (k,) of the first span."""
         loss, gradient = network.losses_and_gradients((origins[0] + basis @ at)[None])
         return loss[0], gradient[0] @ basis
 
@@ -85,7 +90,11 @@ def descent(network: Network, bases: Tensor, starts: Tensor, count: int) -> Tens
 def _descend(
     evaluate: Callable[[Tensor], tuple[Tensor, Tensor]], at: Tensor, first: float, learns: bool
 ) -> Tensor:
-    """Points (n, k) of a descent; the inverse curvature is 1, or ``learns`` from the steps."""
+    """Descend a loss of coordinates from ``at`` (k,); all points of the way, (n, k).
+
+    ``evaluate`` gives loss and gradient, ``first`` is the length of the first step. Steps go along
+    the gradient, or if it ``learns`` by BFGS.
+    """
     loss, gradient = evaluate(at)
     step = first / float(gradient.norm().clamp_min(1e-300))
     inverse, path = torch.eye(len(at)).to(at), [at]
@@ -114,7 +123,10 @@ def _descend(
 
 
 def residual_outside(network: Network, basis: Tensor, at: Tensor) -> Tensor:
-    """Parts of gradients at points (..., n, P) outside a span, relative to the first ones' size."""
+    """The components of gradients at points (..., n, P) outside spans with bases (..., P, k).
+
+    (..., n, P), divided by the gradients' sizes; of several spans, by those in the first.
+    """
     gradient = network.gradients(at.reshape(-1, at.shape[-1])).reshape(at.shape)
     finite = gradient.isfinite().all(-1)
     if not bool(finite.all()):
@@ -130,8 +142,9 @@ def residual_outside(network: Network, basis: Tensor, at: Tensor) -> Tensor:
 
 
 def grow(network: Network, most: int) -> tuple[Tensor, tuple[tuple[int, float, float], ...]]:
-    """Orthonormal directions (P, k) of a network's span, and the ``sizes`` of ``Exactness``.
+    """Find the span that gradient flow from a network's start never leaves, as said at the top.
 
+    Returns its orthonormal directions (P, k), and the ``sizes`` of ``Exactness``.
     InputError if it has more than ``most`` dimensions.
     """
     generator = torch.Generator().manual_seed(0)
@@ -189,18 +202,20 @@ def grow(network: Network, most: int) -> tuple[Tensor, tuple[tuple[int, float, f
 
 
 def off_span(network: Network, basis: Tensor) -> float:
-    """The largest part of the gradient outside a span, at fresh points of it."""
+    """The largest part of the gradient outside a span (P, k), at fresh points of it."""
     generator = torch.Generator().manual_seed(1)
     rest = residual_outside(network, basis, points(network.start, basis, _POINTS, generator))
     return float(rest.norm(dim=1).max())
 
 
 def equal_steps(network: Network, basis: Tensor, steps: int) -> tuple[float, float]:
-    """Distance of all weights from the span's coordinates after equal steps of descent.
+    """Take equal steps of gradient descent in all weights and in a span, and measure the distance.
 
-    Their length is a fifth of the inverse of the start's largest curvature in the span, or shorter
-    where the first would be longer than the start or where such steps raise the loss. The result is
-    in parts of the largest weight, beside what last bits of the start make of the same.
+    The length of a step is a fifth of the inverse of the start's largest curvature in the span, or
+    shorter where the first would be longer than the start or where such steps raise the loss.
+    Returns, in parts of the largest weight, how far the two are apart in the end; and how far all
+    weights come apart if the start differs in its last bits (of no meaning where the two are the
+    same to rounding, as no steps are taken for it then).
     """
     start, origin = network.start, origin_of(network.start, basis)
     curved = basis.T @ network.curvature(start, basis.T.contiguous()).T

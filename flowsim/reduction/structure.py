@@ -84,6 +84,7 @@ class Origin(NamedTuple):
 
 
 def _points(model: ReducedNetwork, count: int, seed: int) -> Tensor:
+    """Standard normal draws of a model's coordinates, (count, k)."""
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.randn(count, len(model.coordinates), generator=generator, dtype=torch.float64)
     return drawn.to(model.start)
@@ -109,6 +110,7 @@ def symmetries(model: ReducedNetwork) -> Symmetries:
     spread = float((loss.amax() - loss.amin()).clamp_min(1e-300))
 
     def same(moved: Tensor) -> Tensor:
+        """Mask (m,) of the changes, with moved points (m, n, k), that preserve all n losses."""
         found = model.loss(moved.reshape(-1, k)).detach().reshape(moved.shape[:-1])
         return ((found - loss).abs() <= _EQUAL * spread).all(-1)
 
@@ -249,7 +251,10 @@ def origin_of_coordinates(
 
 
 def _monomial_gradients(powers: list[tuple[int, ...]], points: Tensor) -> Tensor:
-    """Gradients of monomials, (n, m, k)."""
+    """Gradients (n, m, k) at points (n, k) of m monomials.
+
+    A monomial is the tuple of the coordinates' indices whose product it is: (0, 0, 2) is x² z.
+    """
     found = points.new_zeros(len(points), len(powers), points.shape[1])
     for m, power in enumerate(powers):
         for i in set(power):
@@ -260,7 +265,7 @@ def _monomial_gradients(powers: list[tuple[int, ...]], points: Tensor) -> Tensor
 
 
 def _null_space(rows: Tensor) -> Tensor:
-    """The null space of a matrix, rows of a reduced echelon form, (q, m)."""
+    """A basis (q, m) of the null space of a matrix (n, m), in reduced echelon form."""
     rows = rows / rows.norm(dim=1, keepdim=True).clamp_min(1e-300)
     scale = rows.norm(dim=0).clamp_min(1e-300)
     _, sizes, right = torch.linalg.svd(rows / scale, full_matrices=True)
@@ -269,7 +274,10 @@ def _null_space(rows: Tensor) -> Tensor:
 
 
 def _products(found: list[Tensor], powers: list[tuple[int, ...]], degree: int) -> Tensor:
-    """All that products and sums of some polynomials give up to a degree, (q, m)."""
+    """Polynomials whose sums are all that products of the ``found`` ones give up to a degree.
+
+    A polynomial is its coefficients, (m,), of the monomials ``powers``; they are rows, (q, m).
+    """
     place = {power: i for i, power in enumerate(powers)}
     every = list(found)
     for _ in range(degree // 2):
@@ -290,7 +298,7 @@ def _products(found: list[Tensor], powers: list[tuple[int, ...]], degree: int) -
 
 
 def _independent_of(rows: Tensor, known: Tensor) -> list[Tensor]:
-    """Polynomials that are no sums of known ones."""
+    """The rows (m,) of ``rows`` that are no sums of ``known`` rows (q, m) and of earlier ones."""
     found: list[Tensor] = []
     rank = _rank(known) if len(known) else 0
     for row in rows:
@@ -302,6 +310,7 @@ def _independent_of(rows: Tensor, known: Tensor) -> list[Tensor]:
 
 
 def _rank(rows: Tensor) -> int:
+    """The rank of a matrix whose rows are made as long as each other, to 1e-7."""
     rows = rows / rows.norm(dim=1, keepdim=True).clamp_min(1e-300)
     sizes = torch.linalg.svdvals(rows)
     return int((sizes > 1e-7 * sizes[0].clamp_min(1e-300)).sum())
@@ -312,9 +321,12 @@ def _spanned_by_brackets(models: tuple[ReducedNetwork, ...], at: Tensor, most: i
     Field = Callable[[Tensor], Tensor]
 
     def gradient(model: ReducedNetwork) -> Field:
+        """∇L as a function of coordinates (k,)."""
         return torch.func.grad(lambda c: model.network.one(model.embed(c)))
 
     def bracket(f: Field, g: Field) -> Field:
+        """The Lie bracket of two fields: the change of g along f less that of f along g."""
+
         def field(c: Tensor) -> Tensor:
             along_f = torch.func.jvp(g, (c,), (f(c),))[1]
             return along_f - torch.func.jvp(f, (c,), (g(c),))[1]

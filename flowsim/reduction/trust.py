@@ -67,7 +67,7 @@ class Growth:
 def transverse_growth(
     model: ReducedNetwork, start: Numbers | None = None, until: float = 100.0, pieces: int = 64
 ) -> Growth:
-    """Small displacements off the span along the orbit of a start: δ′ = −∂²L δ, to first order.
+    """Measure how small displacements off the span grow along an orbit, by δ′ = −∂²L δ.
 
     The curvature does not mix the span with what is orthogonal to it, where the equation is solved
     by exponentials, one for each piece of the orbit; each piece is some 11 % of the time before it.
@@ -126,7 +126,10 @@ def _shares(model: ReducedNetwork, vector: Tensor) -> dict[str, float]:
 
 
 def _tolerance(last: Tensor, first: Tensor) -> Tensor:
-    """The difference of two losses of one end, of trajectories from an earlier to a last loss."""
+    """How far apart two losses may be that are of one end, of the shape of both arguments.
+
+    ``last`` is the loss to which a run came, ``first`` an earlier one from which it fell.
+    """
     rounding = _ROUNDING * torch.maximum(first.abs(), last.abs())
     return _SAME_END * (first - last).abs() + rounding
 
@@ -232,10 +235,14 @@ def _descend(
     evaluate: Callable[[Tensor], tuple[Tensor, Tensor]], curve: Callable[[Tensor, Tensor], Tensor],
     theta: Tensor, until: float, most: int,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Descend from rows (m, P) by steps that the curvature bounds, as the gradient flow does.
+    """Descend a loss from rows (m, P) up to a time, by gradient steps that follow gradient flow.
 
-    Returns the losses where the curvature was last ``_FLATTER`` times as large, or at first, the
-    last losses, and the last rate times ``until``, ∞ of a row that ran out of steps.
+    ``evaluate`` gives losses (m,) and gradients of rows; ``curve`` gives ∂²L · along, of which the
+    largest curvature is estimated that bounds a step. A row ends at the time ``until``, at rest, or
+    after ``most`` steps, counting those that were taken again. Returned are, (m,) each: an earlier
+    loss, where the curvature was last found to be less than a quarter of before, or the first one;
+    the last loss; and how far it would still fall in the time ``until`` at its last rate, ∞ of a
+    row whose steps were used up.
     """
     loss, gradient = evaluate(theta)
     first, lowest, ended, fall = (loss.clone() for _ in range(4))
@@ -297,7 +304,10 @@ def _descend(
 def _largest_curvature(
     curve: Callable[[Tensor, Tensor], Tensor], theta: Tensor, along: Tensor, iterations: int
 ) -> tuple[Tensor, Tensor]:
-    """The largest curvature at rows (m, P) by power iterations, (m,), and its directions (m, P)."""
+    """Estimate the largest curvature at rows (m, P), (m,), and its directions (m, P).
+
+    By power iterations with ``curve``, which gives ∂²L · along, from the directions ``along``.
+    """
     for _ in range(iterations):
         turned = curve(theta, along)
         size = turned.norm(dim=1) / along.norm(dim=1)
