@@ -127,8 +127,6 @@ def _part(prior: str, states: int | None, order: int | None) -> Prior:
 
 @dataclass(frozen=True)
 class Chain(AnyChain):
-    """Options of the command ``chain``."""
-
     length: Annotated[
         int | None,
         option(CHAIN, "N",

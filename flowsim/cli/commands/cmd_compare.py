@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compare(StartsOptions, Workers, ModelOnChain, Window, FigureFiles):
-    """Options of the command ``compare``."""
-
     kind = "comparison"
     horizon: Annotated[
         float | None,

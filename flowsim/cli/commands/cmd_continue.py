@@ -14,8 +14,6 @@ from flowsim.errors import InputError
 
 @dataclass(frozen=True)
 class Continue(ModelFigure):
-    """Options of the command ``continue``."""
-
     over: Annotated[
         Assignment | None,
         option(PARAMETERS, "NAME=LOW:HIGH:COUNT", "The parameter: a numeric argument of the model, "

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Explore(groups.ModelOnChain, groups.Window):
-    """Options of the command ``explore``."""
-
     port: Annotated[
         int,
         option(WORK, "PORT", "Where the page is served, on this machine only; 0 for any free port.",

@@ -17,8 +17,6 @@ MAX_STARTS = 10_000_000
 
 @dataclass(frozen=True)
 class Gaussian(ModelFigure, Tolerances):
-    """Options of the command ``gaussian``."""
-
     kind = "gaussian"
     sigma: Annotated[
         Spread | None,

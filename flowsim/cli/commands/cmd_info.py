@@ -24,8 +24,6 @@ _HIDDEN = ("settings", "end_names")
 
 @dataclass(frozen=True)
 class Info:
-    """Options of the command ``info``."""
-
     file: Annotated[
         Path,
         typer.Argument(metavar="RECORD", help="A record (.nc) or a checkpoint (.safetensors)."),

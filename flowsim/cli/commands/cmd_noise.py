@@ -15,8 +15,6 @@ from flowsim.errors import InputError
 
 @dataclass(frozen=True)
 class Noise(HiddenProcess, ModelOnChain, Window, FigureFiles):
-    """Options of the command ``noise``."""
-
     kind = "noise"
     temperature: Annotated[
         Spread | None,

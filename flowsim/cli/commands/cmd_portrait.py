@@ -15,8 +15,6 @@ from flowsim.errors import InputError
 
 @dataclass(frozen=True)
 class Portrait(ModelFigure, Window, Tolerances):
-    """Options of the command ``portrait``."""
-
     resolution: Annotated[
         int | None,
         option(WINDOW, "N",

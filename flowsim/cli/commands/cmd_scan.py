@@ -41,8 +41,6 @@ _CHANCES = "between 0 and 1, or LOW:HIGH:COUNT of them."
 class ScanOptions(
     StartsOptions, Workers, Window, HiddenProcess, OptimizerOptions, Tolerances, Printed
 ):
-    """Options of the command ``scan``."""
-
     p: Annotated[
         options.Numbers | None,
         option(CHAIN, "P", f"P(0→1), {_CHANCES}", parser=options.probabilities),

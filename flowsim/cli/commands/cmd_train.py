@@ -24,8 +24,6 @@ _HELD_OUT = 64
 
 @dataclass(frozen=True)
 class Train(AnyChain, Printed):
-    """Options of the command ``train``."""
-
     d: options.Dim = 8
     length: options.Positions = options.DEFAULT_LENGTH
     layers: Annotated[int, option(FULL, "L", "Layers.", min=1, max=1000)] = 1

@@ -17,8 +17,6 @@ from flowsim.memory import require_memory
 
 @dataclass(frozen=True)
 class Verify(OneChain, Printed):
-    """Options of the command ``verify``."""
-
     d: options.Dim = 4
     length: options.Positions = options.DEFAULT_LENGTH
     seeds: Annotated[
