@@ -1,9 +1,9 @@
 """Gradient flow of any smooth loss: all rows together in torch, every row with its own step.
 
-A model gives only its field and the field's derivative. Rows are followed in the chart of
-``flow.chart`` by Rodas5P and leave when they are done; no row's result depends on the others. At
-kinks of the loss steps become as short as the error demands; a row that creeps along a kink spends
-its steps and is left unresolved.
+A row is the orbit of one start; "rows (m, k)" are their places. A model gives only its field and
+the field's derivative. Rows are followed in the chart of ``flow.chart`` by Rodas5P and leave when
+they are done; no row's result depends on the others. At kinks of the loss steps become as short as
+the error demands; a row that creeps along a kink spends its steps and is left unresolved.
 """
 
 from __future__ import annotations
@@ -137,12 +137,12 @@ _TRIED = 20
 
 @dataclass
 class BatchState:
-    """Rows on their way.
+    """Orbits on their way, a row each: where they are, their next steps, and what they have met.
 
     Attributes:
         model: whose flow it is.
         steps: the error allowed per step.
-        replays: of ``_advance``, for each kind of chart.
+        replays: what ``replayed`` has recorded, by operation and kind of chart.
         chart: of these rows.
         index: their numbers among the starts, (m,).
         limits: rtol, atol, and the longest step over the time in which what grows does, (m, 3).
@@ -190,7 +190,10 @@ class BatchState:
         zero: Tensor | None = None,
         replays: dict[Any, Replay] | None = None,
     ) -> BatchState:
-        """The finite rows of θ (n, k), ``padded_indices``; ``zero`` (n, k) as of ``Chart``."""
+        """Begin at the finite rows of θ (n, k), as ``padded_indices`` numbers them.
+
+        ``zero`` (n, k) is that of ``Chart``.
+        """
         index = padded_indices(theta.isfinite().all(1))
         theta = theta[index].detach()
         chart = Chart.at(model, theta, None if zero is None else zero[index])
@@ -213,13 +216,13 @@ class BatchState:
         return rows
 
     def select(self, which: Tensor | slice) -> BatchState:
-        """Some of the rows, as a state of their own."""
+        """Return some of the rows, by a mask or by their places, as a state of their own."""
         parts = (getattr(self, f.name)[which] for f in fields(self)[4:])
         return BatchState(self.model, self.steps, self.replays, self.chart.rows(which), *parts)
 
     @classmethod
     def joined(cls, parts: list[BatchState]) -> BatchState:
-        """The rows of all parts, ``padded_indices``."""
+        """Join the rows of all parts into one state, as ``padded_indices`` numbers them."""
         one, names = parts[0], [f.name for f in fields(cls)[4:]]
         chart = Chart.joined([part.chart for part in parts])
         columns = (torch.cat([getattr(part, name) for part in parts]) for name in names)
@@ -227,56 +230,61 @@ class BatchState:
         return whole.select(padded_indices(torch.ones_like(whole.index, dtype=torch.bool)))
 
     def _way_to(self, y: Tensor) -> Tensor:
-        """The longest way so far, and on to y."""
+        """Return what ``way`` becomes, (m,), when the rows go on to y (m, k)."""
         away = (self.chart.to_theta(y) - self.origin).abs()
         if self.chart.any_logarithmic:
             away = torch.where(self.named(), 0.0, away)
         return torch.maximum(self.way, away.amax(1))
 
     def velocity(self) -> Tensor:
-        """|dy/dt|, (m, k), but |dθᵢ/dt| of logarithms that the model does not name."""
+        """Return |dyᵢ/dt|, or |dθᵢ/dt| of logarithms that the model does not name, (m, k)."""
         return self.field.abs() * _unit(self)
 
     def still(self, end_losses: EndLosses | None) -> Tensor:
-        """The speed below which rows of a model with these end losses may be at rest, (m,)."""
+        """Return the speed below which rows may be at rest, (m,): fixed with end losses.
+
+        For a model without them it is a part of each row's highest speed.
+        """
         return _STATIONARY * (self.fastest if end_losses is None else torch.ones_like(self.fastest))
 
     def size(self) -> Tensor:
-        """|y|, (m, k), but of no coordinate that has fallen to zero more than that.
+        """Return |yᵢ|, or |θᵢ| of logarithms that the model does not name, (m, k).
 
-        |θᵢ| of logarithms that the model does not name.
+        A logarithm of a coordinate that has as good as fallen to zero counts as ``_GONE``.
         """
         size = torch.where(self.chart.logarithmic, self.y.clamp_min(_GONE), self.y).abs()
         seen = self.chart.seen
         return size if seen is None else torch.where(seen, self.theta.abs(), size)
 
     def revives(self) -> Tensor:
-        """Mask of rows with a growing coordinate near its invariant plane, (m,).
+        """Mask of rows (m,) with a growing coordinate whose plane the model does not name.
 
-        The coordinate's size does not matter: a row at rest near the plane will leave.
+        The coordinate's size does not matter: a row that seems at rest near the plane will leave.
         """
         if self.chart.seen is None:
             return torch.zeros_like(self.stuck)
 
         def found(rows: BatchState) -> tuple[Tensor]:
+            """Return the mask, as a tuple of one."""
             growth = torch.where(rows.chart.seen, rows.field, 0.0).amax(1)  # type: ignore
             return (growth > _GROWING * rows.model.jacobian(rows.theta).abs().amax((1, 2)),)
 
         return self.replayed("revives", found, ("theta", "field"))[0]
 
     def named(self) -> Tensor:
-        """Mask of the coordinates that are logarithms, (m, k)."""
+        """Mask of the coordinates that are logarithms because the model names them, (m, k)."""
         chart = self.chart
         return chart.logarithmic if chart.seen is None else chart.logarithmic & ~chart.seen
 
     def scale(self) -> Tensor:
-        """The way so far, (m,); 1 of rows of logarithms alone."""
+        """Return the way so far, (m,), or 1 where it is 0, as of rows of logarithms alone."""
         return torch.where(self.way > 0, self.way, 1.0)
 
     def advance(self, h: Tensor) -> Tensor:
-        """Attempt a step of length h (m,) with every row; which rows moved."""
+        """Attempt a step of length h (m,) with every row; return the mask of rows that moved."""
 
         def attempt(rows: BatchState, h: Tensor) -> tuple[Tensor, ...]:
+            """Return the fields ``_ADVANCED`` after the step, and the mask."""
             moved = rows._advance(h)
             return *(getattr(rows, name) for name in _ADVANCED), moved
 
@@ -293,9 +301,10 @@ class BatchState:
         *more: Tensor,
         checked: int = 0,
     ) -> tuple[Tensor, ...]:
-        """Call a function of these rows and of more tensors, in numpy where it was recorded.
+        """Call ``function`` with these rows and ``more`` tensors, by a ``Replay``.
 
-        It may read no other ``columns`` of the rows than these, beside their chart.
+        It is recorded once for each ``operation``, its name, and kind of chart. Of the rows it may
+        read no fields but ``columns``, beside their chart. ``checked`` as of ``Replay``.
         """
         chart = self.chart
         flags = {x: getattr(chart, x) for x in ("any_logarithmic", "all_logarithmic")}
@@ -307,6 +316,7 @@ class BatchState:
             own = copy(self)
 
             def called(*given: Tensor) -> tuple[Tensor, ...]:
+                """Call the function with the chart's parts, the columns, and more, as tensors."""
                 rows, others = copy(own), list(given)
                 named = {part: others.pop(0) for part in parts}
                 rows.chart = Chart(**named, at_zero=chart.at_zero)
@@ -319,7 +329,7 @@ class BatchState:
         return self.replays[key](*given, *more)
 
     def _advance(self, h: Tensor) -> Tensor:
-        """``advance`` without a bound on steps; which may be too long becomes ``grows``."""
+        """Do as ``advance``, but only mark, in ``grows``, where growth may bound the next step."""
         new, error = self._step(h)
         way, size = self._way_to(new), torch.maximum(self.y.abs(), new.abs())
         logarithmic, (rtol, atol, _) = self.chart.logarithmic, self.limits.split(1, 1)
@@ -356,11 +366,13 @@ class BatchState:
         return moved
 
     def passes(self, after: BatchState, wanted: Tensor) -> tuple[Tensor, Tensor]:
-        """Between which two lengths of a step to ``after`` the loss first falls to ``wanted``.
+        """Bracket where, on the step to ``after``, the loss first falls to ``wanted`` (m,).
+
+        Returns two lengths of that step, (m,), the second being NaN where the loss stays above.
 
         The loss of a gradient flow falls all the time: the lengths are 0 and the whole step. Of
         another field the loss is looked at along the quintic through both ends, at some places,
-        and at more and more beside the one where it is least. NaN (m,) where the loss stays above.
+        and at more and more beside the one where it is least.
         """
         h, loss = after.time - self.time, self.model.loss
         low, high = torch.zeros_like(h), torch.full_like(h, torch.nan)
@@ -385,7 +397,7 @@ class BatchState:
         return torch.where(sure, low, 0.0), torch.where(sure, high, whole)
 
     def locate_event(self, low: Tensor, high: Tensor, wanted: Tensor) -> Tensor:
-        """Lengths of steps that end on the losses ``wanted``, which lie between two lengths.
+        """Return lengths of steps that end on the losses ``wanted``, between two others, all (m,).
 
         By false position, where an end of the bracket that stays counts half (Illinois).
         """
@@ -406,16 +418,22 @@ class BatchState:
         return length
 
     def _loss_after(self, h: Tensor) -> Tensor:
+        """Return the losses (m,) at the ends of steps of length h (m,)."""
         return self.model.loss(self.chart.to_theta(self._step(h.clamp_min(1e-300))[0]))
 
     def _linearise(self) -> None:
+        """Set θ, dy/dt and its derivative to those at y."""
         self.theta = self.chart.to_theta(self.y)
         self.field = self.chart.velocity(self.model, self.y)
         jacobian = self.model.jacobian(self.theta)
         self.jacobian = self.chart.push_jacobian(self.theta, self.field, jacobian)
 
     def _may_grow(self) -> Tensor:
-        """Mask of rows where the growth of lengths, which is no slower, is too fast for h, (m,)."""
+        """Mask of rows (m,) whose next step may be too long for the fastest rate of growth.
+
+        With more than two coordinates that rate is bounded by the largest eigenvalue of the
+        Jacobian's symmetric part, by whether a matrix is positive definite.
+        """
         k, limit = self.y.shape[1], self.limits[:, 2:] / self.h.unsqueeze(1)
         if k <= 2:
             return _growth_of_two(self.jacobian) > limit[:, 0]
@@ -430,7 +448,10 @@ class BatchState:
         return ~definite & self.jacobian.isfinite().all(2).all(1)
 
     def _bound_by_growth(self) -> None:
-        """Shorten steps that would damp what grows, as long steps of an L-stable method do."""
+        """Shorten the next steps, where ``grows``, to a limit over the fastest rate of growth.
+
+        Long steps of an L-stable method would damp what grows.
+        """
         index = self.grows.nonzero()[:, 0]
         if len(index):
             jacobian = self.jacobian[index]
@@ -442,7 +463,7 @@ class BatchState:
             self.h[index] = torch.where(rate > 0, torch.minimum(h, self.limits[index, 2] / rate), h)
 
     def _step(self, h: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows after one step of Rodas5P of length h (m,), and its error."""
+        """Take a step of Rodas5P of length h (m,); return y at its end and its error, (m, k)."""
         m, k = self.y.shape
         rate = (1 / h).unsqueeze(1)
         matrix = torch.diag_embed((rate / GAMMA).expand(m, k)) - self.jacobian
@@ -462,13 +483,13 @@ class BatchState:
 
 @cache
 def _coefficients(dtype: torch.dtype, device: torch.device) -> list[Tensor]:
-    """For each stage the coefficients of those before: of its place, and of its slope, (2, s)."""
+    """Return for each stage s the coefficients of those before, (2, s): for place and slope."""
     both = torch.from_numpy(np.stack([_A, _C], 1)).to(dtype=dtype, device=device)
     return [both[s, :, :s].contiguous() for s in range(STAGES)]
 
 
 def _neighbours(model: Model, centre: Tensor, size: float) -> Tensor:
-    """``displace`` by parts of each coordinate, counted from a point of rest near the row.
+    """Displace rows as ``displace``, by parts of their distances from a point of rest near them.
 
     A coordinate that is 0 there is displaced by parts of the row, and none by less than the
     rounding of that point.
@@ -481,7 +502,7 @@ def _neighbours(model: Model, centre: Tensor, size: float) -> Tensor:
 
 
 def _rest_near(model: Model, theta: Tensor) -> tuple[Tensor, Tensor]:
-    """Points of rest near rows (n, k), and what rounding changes of them; 0 and 0 where none is.
+    """Find points of rest near rows, and what rounding changes of them, (n, k); else 0 and 0.
 
     A coordinate counts that differs from the row's by less than a part of its size.
     """
@@ -503,8 +524,8 @@ class RosenbrockSolver:
     Args:
         model: whose flow it is.
         defaults: tolerances and numbers of steps.
-        minima_below: of places θ (n, k) and their losses the minima in whose wells they lie, below
-            the lowest pass, (n, k), else NaN; rows stop there.
+        minima_below: (θ (n, k), its losses (n,)) ↦ the minima (n, k) in whose wells these places
+            lie, where they lie below the lowest pass, else NaN; rows stop there.
     """
 
     batched = True
@@ -522,7 +543,7 @@ class RosenbrockSolver:
     def ends(self, start: Tensor, steps: Steps, once: bool = False) -> Iterator[EndStates]:
         """The end states of starts (n, k), part by part."""
         squares = _SQUARES if start.device.type == "cpu" else _SQUARES_ON_GPU
-        followed = partial(self._follow, steps, {})
+        followed = partial(self._follow_with_tolerances, steps, {})
         for part in start.split(max(1, squares // start.shape[1] ** 2)):
             states = resolve_near_saddles(
                 followed,
@@ -536,10 +557,15 @@ class RosenbrockSolver:
             rest_on_kinks(self.model, part, states)
             yield states
 
-    def _follow(
+    def _follow_with_tolerances(
         self, first: Steps, replays: dict[Any, Replay], start: Tensor, steps: Steps
     ) -> EndStates:
-        """``follow``; with finer steps than first sizes count from a point of rest near a row."""
+        """Follow the starts (n, k) once with these steps.
+
+        When they are finer than ``first``, the solver's own, the error allowed in a coordinate is
+        relative to its distance from a critical point near the start, where there is one, not from
+        0.
+        """
         zero = _rest_near(self.model, start)[0] if steps.rtol < first.rtol else None
         return follow(self.model, start, steps, zero, replays, self.minima_below)
 
@@ -567,7 +593,7 @@ class RosenbrockSolver:
         return path
 
     def until(self, start: Tensor, wanted_loss: Tensor, steps: Steps) -> Tensor:
-        """The times (n,) when the losses of starts (n, k) are first as wanted; NaN where never."""
+        """Return the times (n,) when the losses of starts (n, k) are first as wanted; else NaN."""
         found, crossed, brackets = torch.full_like(wanted_loss, torch.nan), [], []
         state = BatchState.at(self.model, start, steps)
         for _ in range(steps.most):
@@ -608,10 +634,11 @@ def follow(
     minima_below: Callable[[Tensor, Tensor], Tensor] | None = None,
     renewals: int = _RENEWALS,
 ) -> EndStates:
-    """The end states of rows (n, k), followed once; ``zero`` (n, k) as of ``Chart``.
+    """Follow starts (n, k) once to their ends; ``zero`` (n, k) is that of ``Chart``.
 
     Rows that come to rest where the flow is much less stiff than at their start go on from there,
-    as starts of their own, so many times: sizes that count there are small beside their way.
+    as starts of their own, ``renewals`` times: sizes that count there are small beside their way.
+    ``replays`` keeps what ``BatchState`` records; ``minima_below`` as of ``RosenbrockSolver``.
     """
     end_losses, state = model.end_losses(), BatchState.at(model, start, steps, zero, replays)
     theta, why = start.clone(), torch.full_like(start[:, 0], NOT_FINITE, dtype=torch.long)
@@ -753,12 +780,13 @@ def _is_field(model: Model) -> bool:
 
 
 def _size(theta: Tensor) -> Tensor:
+    """Return the largest |θᵢ| of each row, or 1 where all are 0, (n,)."""
     size = theta.abs().amax(1)
     return torch.where(size > 0, size, 1.0)
 
 
 def _growth_of_two(jacobian: Tensor) -> Tensor:
-    """The largest real part of the eigenvalues of matrices (m, k, k) with k at most 2."""
+    """Return the largest real part of the eigenvalues of matrices (m, k, k), k ≤ 2, (m,)."""
     if jacobian.shape[1] == 1:
         return jacobian[:, 0, 0]
     (a, b), (c, d) = (row.unbind(1) for row in jacobian.unbind(1))
@@ -766,13 +794,17 @@ def _growth_of_two(jacobian: Tensor) -> Tensor:
 
 
 def _speed(rows: BatchState) -> Tensor:
+    """Return the largest |dyᵢ/dt| of each row, (m,)."""
     return rows.field.abs().amax(1)
 
 
 def _termination(
     rows: BatchState, end_losses: EndLosses | None, first: bool, looks: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Why rows stop, (m,), GOING for those that do not; and which coordinates are zero then."""
+    """Decide which rows stop: ``first`` before any step, and at rest only those in ``looks`` (m,).
+
+    Returns why, (m,), GOING for those that do not, and a mask of coordinates that end at zero.
+    """
     size, why = rows.size(), torch.full_like(rows.index, GOING)
     speed, noise = rows.field.abs(), _noise(rows)
     falls = _falling(rows, noise)
@@ -805,9 +837,9 @@ def _termination(
 def _rest_or_drift(
     rows: BatchState, index: Tensor, end_losses: EndLosses | None, noise: Tensor
 ) -> Tensor:
-    """Why quiet rows of these numbers stop, (m,).
+    """Decide whether the quiet rows in ``index`` are at rest, an entry each.
 
-    REST; drifting, which are at rest by their curvature alone; or GOING.
+    Returns REST; ``_DRIFTING_ROW`` for those at rest by their curvature alone; or GOING.
     """
     theta, field, jacobian = (x[index] for x in (rows.theta, rows.field, rows.jacobian))
     seen, size = rows.chart.seen, rows.size()[index]
@@ -841,13 +873,13 @@ def _rest_or_drift(
 
 
 def _unit(rows: BatchState) -> Tensor:
-    """|dθᵢ/dt| over |dyᵢ/dt| of logarithms that the model does not name, else 1, (m, k)."""
+    """Return |dθᵢ/dt| over |dyᵢ/dt| of logarithms that the model does not name, else 1, (m, k)."""
     seen = rows.chart.seen
     return torch.ones_like(rows.y) if seen is None else torch.where(seen, rows.theta.abs(), 1.0)
 
 
 def _quiet(rows: BatchState, noise: Tensor, still: Tensor) -> Tensor:
-    """Mask of rows no faster than they may be at rest, (m,)."""
+    """Mask of rows (m,) that may be at rest: no faster than ``still`` (m,) + ``noise`` (m, k)."""
     return (rows.velocity() <= still.unsqueeze(1) + _unit(rows) * noise).all(1)
 
 
@@ -866,7 +898,7 @@ def _is_late(rows: BatchState) -> Tensor:
 
 
 def _noise(rows: BatchState) -> Tensor:
-    """Rounding errors of dy/dt, (m, k)."""
+    """Return by how much rounding may change dy/dt, (m, k)."""
     units = torch.where(rows.chart.logarithmic, 1.0, rows.way.unsqueeze(1))
     units = torch.maximum(units, torch.where(rows.chart.logarithmic, 0.0, rows.y.abs()))
     return _ROUNDING * (rows.jacobian.abs() @ units.unsqueeze(2)).squeeze(2)
@@ -888,7 +920,10 @@ def _falling(rows: BatchState, noise: Tensor) -> Tensor:
 
 
 def _may_fall(rows: BatchState, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Mask of coordinates that fall here, and what the speeds of others may be, (m, k)."""
+    """Mask of logarithms that fall here, θᵢ to zero exponentially, while all others are at rest.
+
+    Also returns the speed up to which another coordinate counts as at rest; both (m, k).
+    """
     fall = torch.where(rows.named(), -rows.field, 0.0)
     rate = fall.amax(1, keepdim=True)
     falls = (fall > 0) & (fall >= _TOGETHER * rate)
@@ -898,7 +933,10 @@ def _may_fall(rows: BatchState, noise: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _glance(rows: BatchState, met: Tensor, end_losses: EndLosses | None) -> tuple[Tensor, Tensor]:
-    """Mask of rows (m,) that may stop; speeds and distances they met, (m, 4), as in ``follow``."""
+    """Look for rows that may stop, and update the speeds and distances that they ``met`` (m, 4).
+
+    Returns a mask (m,), and ``met`` as it is now: its columns are explained in ``follow``.
+    """
     noise, speed = _noise(rows), _speed(rows)
     stops = _quiet(rows, noise, rows.still(end_losses)) | _is_far(rows, rows.size()) | rows.stuck
     stops = stops | (rows.short > _CREEPING) | (rows.field == 0).all(1)
@@ -915,7 +953,9 @@ def _glance(rows: BatchState, met: Tensor, end_losses: EndLosses | None) -> tupl
 
 
 def _is_short(field: Tensor, jacobian: Tensor, scale: Tensor, known: Tensor) -> Tensor:
-    """Mask of rows whose rest of the way, by the curvature, is short in parts of ``scale`` (m, k).
+    """Mask of rows (m,) whose way left to rest is short in parts of ``scale`` (m, k).
+
+    By their field (m, k) and its Jacobian, as in a step of Newton's method.
 
     Coordinates are known within ``known`` (m, k), which speeds along stiff directions show.
     """
@@ -933,7 +973,9 @@ def _is_short(field: Tensor, jacobian: Tensor, scale: Tensor, known: Tensor) -> 
 def _stays(
     velocity: Callable[[Tensor], Tensor], y: Tensor, field: Tensor, jacobian: Tensor
 ) -> Tensor:
-    """Mask of rows at rest, of those with little way left by their curvature, (m,).
+    """Mask of rows at rest, of rows y (m, k) with little way left by their curvature, (m,).
+
+    ``velocity`` gives dy/dt at y.
 
     A row is not at rest where it still drifts along directions without a curvature, and where its
     way is longer than its curvature says.
@@ -952,11 +994,12 @@ def _stays(
 
 
 def _leaves_here(model: Model, theta: Tensor) -> Tensor:
+    """Return ``_leaves`` of places θ (m, k), as a mask (m,)."""
     return _leaves(model.field(theta), model.jacobian(theta).nan_to_num(), theta)
 
 
 def _leaves(field: Tensor, jacobian: Tensor, theta: Tensor) -> Tensor:
-    """Mask of rows that move, however little, in a direction that grows: they have no end here.
+    """Mask of rows (m,) that move, however little, in a direction that grows: they do not end here.
 
     By more than rounding: with the eigenvectors of the transposed Jacobian.
     """
@@ -1004,7 +1047,10 @@ def _states(
     attempts: Tensor,
     saddle_distance: Tensor,
 ) -> EndStates:
-    """The end states of rows that stopped at ``theta``, by their distance from saddles."""
+    """Put together the end states of rows from ``start`` that stopped at ``theta``, both (n, k).
+
+    ``saddle_distance`` (n,), how near they passed critical points, decides which are in doubt.
+    """
     finite = padded_indices(theta.isfinite().all(1))
     loss, speed = (
         torch.full_like(saddle_distance, torch.nan),

@@ -12,10 +12,10 @@ AT_ONCE = 16
 
 
 def padded_indices(which: Tensor) -> Tensor:
-    """The numbers of the rows (m,) that are True, the last again and again until they fill vectors.
+    """Return the numbers of the rows that are True in ``which`` (m,), padded to fill vectors.
 
-    Then the rounding of no row depends on its place; a row that occurs twice goes the same way
-    twice.
+    The last is repeated until there are a multiple of ``AT_ONCE``. Then the rounding of no row
+    depends on its place; a row that occurs twice goes the same way twice.
     """
     index = which.nonzero()[:, 0]
     return torch.cat([index, index[-1:].expand(-len(index) % AT_ONCE)]) if len(index) else index
@@ -28,7 +28,11 @@ def times_to_fraction(
     end_loss: Tensor,
     fraction: float,
 ) -> Tensor:
-    """``until``(starts, losses) where the loss falls at all, of starts (n, k); NaN elsewhere."""
+    """Return the times (n,) when ``fraction`` of the excess loss over ``end_loss`` (n,) is left.
+
+    ``until`` gives the times when starts (m, k) first have given losses (m,). NaN where the loss of
+    a start (n, k) is not above that of its end.
+    """
     wanted = end_loss + fraction * (start_loss - end_loss)
     times, falls = torch.full_like(wanted, torch.nan), start_loss > end_loss
     times[falls] = until(start[falls], wanted[falls])

@@ -40,7 +40,7 @@ class Chart:
 
     @classmethod
     def at(cls, model: Model, theta: Tensor, zero: Tensor | None = None) -> Chart:
-        """The chart of the orthant in which each row of θ lies."""
+        """Return the chart of the orthants in which the rows of θ (n, k) lie."""
         signs = torch.sign(theta)
         logarithmic = torch.tensor(model.keeps_sign, device=theta.device).expand(theta.shape)
         at_zero, seen = bool(((signs == 0) & logarithmic).any()), None
@@ -92,7 +92,7 @@ class Chart:
         return pushed - torch.diag_embed(torch.where(self.logarithmic, rates, 0.0))
 
     def rows(self, which: Tensor | slice) -> Chart:
-        """The chart of some of the rows, by a mask or by their numbers."""
+        """Return the chart of some of the rows, by a mask or by their numbers."""
         seen, zero = (None if x is None else x[which] for x in (self.seen, self.zero))
         return Chart(self.signs[which], self.logarithmic[which], self.at_zero, seen, zero)
 
@@ -110,10 +110,12 @@ class Chart:
 
     @cached_property
     def all_logarithmic(self) -> bool:
+        """Whether all coordinates of all rows are logarithms."""
         return bool(self.logarithmic.all())
 
     @cached_property
     def any_logarithmic(self) -> bool:
+        """Whether some coordinate of some row is a logarithm."""
         return bool(self.logarithmic.any())
 
 

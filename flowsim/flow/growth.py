@@ -50,7 +50,7 @@ _ANYWHERE = torch.cat([_LOOKS, 10 ** torch.arange(12, 300, 0.1, dtype=torch.floa
 
 
 class Growth:
-    """Places of rows after each tenfold growth of their time, and of their distance.
+    """Where rows (orbits) were after each tenfold growth of their time, and of their distance.
 
     Attributes:
         time, far: the notes of either kind.
@@ -73,7 +73,7 @@ class Growth:
         self.news = False
 
     def record(self, model: Model, index: Tensor, theta: Tensor, time: Tensor) -> None:
-        """Take rows of these numbers to where and when they are now."""
+        """Note where and when the rows ``index`` (m,) are now; set ``escapes`` of those due."""
         self.kept[index], away, due, far = _RECORD(theta, time, self.kept[index])
         self.due[index] = due
         for i, (notes, which, measure) in enumerate(
@@ -101,7 +101,10 @@ class Growth:
         self.news = bool(self.escapes.any())
 
     def note_blow_ups(self, model: Model, index: Tensor, theta: Tensor, time: Tensor) -> Tensor:
-        """Note which rows (m,) of a time that stands still blow up; returns their mask."""
+        """Find rows (m,), whose time stands still, that blow up; return their mask.
+
+        Marks in ``blown`` which of their coordinates do.
+        """
         leads = (theta - self.start[index]).abs().argmax(1, keepdim=True)
         field = model.field(theta)
         place, speed = theta.gather(1, leads)[:, 0], field.gather(1, leads)[:, 0]
@@ -153,7 +156,9 @@ class Growth:
         return same & (steady | ((count >= _MANY) & (count * (1 - ratio[:, -1]) <= _GROWS)))
 
     def converged(self, model: Model, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Mask of rows (m,) with a limit, like a power of time or of its log; the limits.
+        """Find which rows (m,) converge, if only like a power of time or of its logarithm.
+
+        Returns their mask, and the limits (m, k), extrapolated from the notes by time.
 
         The field must be much weaker at the limit than where the row is, and a limit that is
         approached slowly nearly the one that was to be expected before.
@@ -193,7 +198,7 @@ class Growth:
         return (still | slower).all(1) & (weaker & agree | still.all(1)), limit
 
     def _expected_limit(self, rows: Tensor, ago: int) -> Tensor:
-        """The limits to be expected from all notes by time but the last ``ago``, (m, k)."""
+        """Extrapolate limits from all notes by time but the last ``ago``, (m, k)."""
         last, notes = _NOTES - 1 - ago, self.time
         theta, ratio = notes.theta[rows], notes.rates(rows)[1][:, : last - 1]
         limit = _levin_limit(theta[:, : last + 1], notes.count(rows).unsqueeze(1) - ago)
@@ -205,7 +210,7 @@ class Growth:
         return torch.where(even & power.isfinite(), power, limit)
 
     def send_to_infinity(self, model: Model, ends: EndStates, drifts: Tensor) -> None:
-        """Find the rows that go to infinity, their limits, and the limit of their loss.
+        """Find, in ``ends``, rows that go to infinity; write their limits, and those of losses.
 
         A coordinate that grows goes to ±∞; one that goes back and forth further and further has no
         limit, NaN, and then the loss has none. Rows that ``drifts`` (n,) so slowly that rounding
@@ -268,17 +273,21 @@ class Growth:
         return turns
 
     def last_time(self, rows: Tensor) -> Tensor:
-        """The times of the last notes, (m,)."""
+        """Return the times of the rows' last notes by time, (m,)."""
         return self.time.time[rows, -1]
 
 
 def _columns(kept: Tensor) -> tuple[Tensor, ...]:
+    """Split ``Growth.kept`` into start, last place, its sense, when that turned, and next notes."""
     k = kept.shape[1] // 4
     return kept.split_with_sizes([k, k, k, k, 2], 1)
 
 
 def _record(theta: Tensor, time: Tensor, kept: Tensor) -> tuple[Tensor, ...]:
-    """New state of rows (m,), their distances from the start, and masks of the notes due."""
+    """Return ``Growth.kept`` of rows now, their distances from the start (m,), and two masks (m,).
+
+    These are of the rows to be noted by their time, and by their distance.
+    """
     start, last, sense, turned, following = _columns(kept)
     now, away = (theta - last).sign(), (theta - start).abs().amax(1)
     turned = torch.where(now * sense < 0, time.unsqueeze(1), turned)
@@ -306,12 +315,13 @@ class _Notes:
         self.first[rows] = torch.where(self.first[rows] > 0, self.first[rows], measure)
 
     def count(self, rows: Tensor) -> Tensor:
-        """Number of times that the measure has grown tenfold, (m,)."""
+        """Return the number of notes: 1 + the decades by which the measure has grown, (m,)."""
         return 1 + (self.measure[rows, -1] / self.first[rows]).log10()
 
     def rates(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Changes of the coordinates in each tenfold growth, (m, notes − 1, k), and their ratios to
-        the changes in the growth before, (m, notes − 2, k), NaN where the sign differs.
+        """Return changes of θ per tenfold growth of the measure, (m, notes − 1, k), and ratios.
+
+        Each ratio, (m, notes − 2, k), is to the change before, NaN where the sign differs.
         """
         logs = self.measure[rows].log10()
         rate = self.theta[rows].diff(dim=1) / logs.diff(dim=1).unsqueeze(2)
@@ -324,6 +334,7 @@ def _points_back(model: Model, places: Tensor, way: Tensor) -> bool:
     """Return whether the field is against a way (k,) at some places (p, k), not by rounding."""
 
     def ahead(places: Tensor) -> Tensor:
+        """Return the field along the way at places (p, k), (p,)."""
         return (model.field(places) * way).sum(1)
 
     back = places[ahead(places) < 0]
@@ -334,14 +345,17 @@ def _points_back(model: Model, places: Tensor, way: Tensor) -> bool:
 
 
 def _speeding_up(model: Model, theta: Tensor, field: Tensor, leads: Tensor) -> Tensor:
-    """The slope of the logarithm of a coordinate's speed along that coordinate, (m,)."""
+    """Return d log|dθᵢ/dt| / dθᵢ along the orbit, (m,), for the coordinates i ``leads`` (m, 1)."""
     speed = field.gather(1, leads)
     change = model.jacobian(theta) @ (field / speed).unsqueeze(2)
     return (change.squeeze(2).gather(1, leads) / speed)[:, 0]
 
 
 def _levin_limit(sums: Tensor, count: Tensor) -> Tensor:
-    """The limit of sequences (m, notes, ...), by Levin's u-transform of the last five."""
+    """Extrapolate the limits of sequences (m, notes, ...), by Levin's u-transform of the last five.
+
+    ``count`` (m, ...) is the number of the last term.
+    """
     sums, terms = sums[:, -5:], sums.diff(dim=1)[:, -5:]
     upper, lower = torch.zeros_like(sums[:, 0]), torch.zeros_like(sums[:, 0])
     for j, binomial in enumerate((1.0, -4.0, 6.0, -4.0, 1.0)):
@@ -353,7 +367,7 @@ def _levin_limit(sums: Tensor, count: Tensor) -> Tensor:
 
 
 def _loss_limit(model: Model, theta: Tensor, count: Tensor) -> Tensor:
-    """The limit of the loss over notes (m, notes, k), (m,): ±∞ if it falls or rises on and on."""
+    """Extrapolate the loss over notes θ (m, notes, k), (m,): ±∞ if it falls or rises on and on."""
     loss = model.loss(theta)
     steps = loss.diff(dim=1)
     last, other = steps[:, -1], steps[:, -2]

@@ -13,7 +13,9 @@ WINDOW, _HERE, _TURNS, _STEADY = 100, 1e-4, 20, 1.5
 
 
 class Idle:
-    """Steps and turns of rows (n, k) since they were last looked at.
+    """What rows (orbits from n starts) have done since they were last looked at: speeds, extents.
+
+    A turn is a change from speeding up to slowing down, or back.
 
     Attributes:
         over: which rows get no further, (n,).
@@ -29,13 +31,17 @@ class Idle:
         self._forget()
 
     def _forget(self) -> None:
+        """Begin anew to count turns and to note extremes, after rows were looked at."""
         k = (self.kept.shape[1] - 5) // 2
         self.kept[:, 2], self.kept[:, 3], self.kept[:, 4] = 0.0, torch.inf, -torch.inf
         self.kept[:, 5 : 5 + k], self.kept[:, 5 + k :] = torch.inf, -torch.inf
 
     def record(self, attempt: int, index: Tensor, y: Tensor, units: Tensor, speed: Tensor,
                still: Tensor) -> None:  # fmt: skip
-        """Take rows (m,) to where they are now; ``units`` (m, k) of y, ``still`` as of a rest."""
+        """Note y (m, k) and speeds (m,) of rows after a step, and look at them now and then.
+
+        ``units`` (m, k) are those of y, ``still`` (m,) the speeds below which rows may be at rest.
+        """
         (self.kept[index],) = _RECORD(y, speed, self.kept[index])
         if attempt % WINDOW == 0:
             _, _, turns, slowest, fastest, low, high = _columns(self.kept[index])
@@ -50,13 +56,14 @@ class Idle:
 
 
 def _columns(kept: Tensor) -> tuple[Tensor, ...]:
+    """Split ``Idle.kept``: speed, its sense, turns, least and largest speed, (m,); extents of y."""
     k = (kept.shape[1] - 5) // 2
     numbers, low, high = kept.split_with_sizes([5, k, k], 1)
     return *numbers.unbind(1), low, high
 
 
 def _record(y: Tensor, speed: Tensor, kept: Tensor) -> tuple[Tensor]:
-    """New state of rows (m,) that are at y (m, k) now."""
+    """Return ``Idle.kept`` of rows that are at y (m, k) now, with this speed (m,)."""
     before, sense, turns, slowest, fastest, low, high = _columns(kept)
     now = (speed - before).sign()
     turns = turns + (now * sense < 0)

@@ -21,7 +21,7 @@ Follow = Callable[[Tensor, Steps], EndStates]
 
 
 def displace(model: Model, centre: Tensor, size: float, unit: Tensor | None = None) -> Tensor:
-    """Neighbours of each row of ``centre`` (n, k) to both sides, shape (directions, n, k).
+    """Return neighbours of each row of ``centre`` (n, k) to both sides, (2 · directions, n, k).
 
     Along every coordinate; with many coordinates along four diagonals, which no surface that
     divides two basins can contain all. By ``size`` in parts of ``unit`` (n, k): by default 1, and
@@ -47,7 +47,7 @@ def resolve_near_saddles(
     once: bool,
     neighbours_of: Callable[[Model, Tensor, float], Tensor] = displace,
 ) -> EndStates:
-    """The end states of the rows of ``start`` (n, k).
+    """Follow the rows of ``start`` (n, k), and those in doubt again; return their end states.
 
     A doubtful row is followed again more finely. Where that too comes near a saddle, it is followed
     beside displaced neighbours, of which none may end otherwise and half must be decided. Where the

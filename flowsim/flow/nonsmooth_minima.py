@@ -80,7 +80,7 @@ def rest_on_kinks(model: Model, start: Tensor, ends: EndStates) -> None:
 
 
 def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
-    """The minimum at a kink to which a point θ (k,) on it leads, (k,); None where that is not seen.
+    """Descend from a point θ (k,) on a kink to the minimum there, (k,); None where none is seen.
 
     Radii and steps are in parts of the ``way`` in √G θ on which a row came here.
     """
@@ -89,6 +89,7 @@ def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
     around = _directions(len(y)).to(y)
 
     def gradients(y: Tensor, radius: float) -> Tensor:
+        """Return the gradients by y in a ball around y (k,): at its middle, then on its sphere."""
         return model.gradient((y + radius * around) / root).detach() / root
 
     sizes: list[float] = []
@@ -131,7 +132,7 @@ def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
 
 
 def held_at_jump(model: Model, theta: Tensor, way: Tensor) -> list[Tensor | None]:
-    """The places where a field jumps and holds the points θ (n, k) near them; None if none does.
+    """Find the places where a field jumps and holds points θ (n, k) near them; None if none does.
 
     0 is then in the hull of the velocities around (Filippov), which do not become shorter from
     radius to radius, and the velocities before and behind θ point towards each other.
@@ -162,7 +163,7 @@ def held_at_jump(model: Model, theta: Tensor, way: Tensor) -> list[Tensor | None
 
 
 def slide(model: Model, theta: Tensor, way: Tensor) -> Tensor:
-    """Rests to which points θ (n, k) on a jump of a field slide, (n, k); else NaN.
+    """Return the points of rest to which points θ (n, k) on a jump slide, (n, k); else NaN.
 
     Euler's steps cross the jump back and forth, which leads along it (Filippov's solution). Steps
     of two lengths must lead to one place.
@@ -186,7 +187,7 @@ def slide(model: Model, theta: Tensor, way: Tensor) -> Tensor:
 
 
 def _slid(model: Model, theta: Tensor, way: Tensor, part: float) -> Tensor:
-    """Rests to which Euler's steps of a part of the way lead points θ (n, k); else NaN."""
+    """Return where Euler's steps of ``part`` of the way bring points θ (n, k) to rest; else NaN."""
     begun = theta
     for _ in range(round(_FAR / max(part, _SLIDES[1]) / 100)):
         before = theta
@@ -201,7 +202,7 @@ def _slid(model: Model, theta: Tensor, way: Tensor, part: float) -> Tensor:
 
 
 def attracts(model: Model, theta: Tensor, radius: Tensor) -> Tensor:
-    """Mask of places (n, k) at jumps that starts displaced by a radius (n,) stay near, (n,)."""
+    """Mask (n,) of places (n, k) at jumps near which starts displaced by a radius (n,) stay."""
     around, unit = _directions(theta.shape[1]).to(theta), radius[:, None, None]
     moved = theta[:, None] + unit * around
     for _ in range(_NEARBY):
@@ -212,7 +213,7 @@ def attracts(model: Model, theta: Tensor, radius: Tensor) -> Tensor:
 
 
 def _directions(k: int) -> Tensor:
-    """0, the axes both ways, and other unit vectors: as many as torch takes at once, (m, k)."""
+    """Return 0, the axes both ways, and random unit vectors, (m, k), to fill torch's vectors."""
     count = 16 * (1 + (2 * k + 8) // 16)
     draws = torch.Generator().manual_seed(1)
     other = torch.randn(count - 2 * k - 1, k, generator=draws, dtype=torch.float64)
@@ -221,7 +222,7 @@ def _directions(k: int) -> Tensor:
 
 
 def _shortest(vectors: Tensor) -> Tensor:
-    """The shortest vector in the hull of vectors (m, k), (k,)."""
+    """Return the shortest vector in the convex hull of vectors (m, k), (k,)."""
     unit = vectors.norm(dim=1).max().clamp_min(1e-300)
     rows = torch.cat([(vectors / unit).T, torch.ones(1, len(vectors)).to(vectors)])
     right = torch.zeros(len(rows)).to(vectors)

@@ -140,6 +140,7 @@ class Columns:
             getattr(self, f.name)[which] = getattr(other, f.name)
 
     def _each(self: _Some, changed: Callable[[Any], Any]) -> _Some:
+        """Return the same with every column changed by a function."""
         names = [f.name for f in fields(cast(Any, self))]
         return type(self)(**{name: changed(getattr(self, name)) for name in names})
 
@@ -232,6 +233,7 @@ def accepts_starts(function: _Function) -> _Function:
 
 
 def _check_tolerances(rtol: float | None, atol: float) -> None:
+    """Raise InputError unless rtol is positive (or None), and atol is not negative, both finite."""
     if rtol is not None and not 0 < rtol < math.inf:
         raise InputError(f"rtol must be a positive number, not {rtol}")
     if not 0 <= atol < math.inf:

@@ -1,7 +1,7 @@
 """Orbits of fields that come back: closed orbits, limit cycles, spirals into a sink, bounded ones.
 
-Returns of an orbit to a surface across it are noted between steps. What they suggest is tried by
-following the flow for a turn with small errors.
+A row is one orbit. Its returns to a surface, a plane across it, are noted between steps. What they
+suggest is tried by following the flow for a turn with small errors.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ Fine = Callable[[Tensor], Any]
 
 
 class Returns:
-    """Returns of each row to a surface.
+    """Where and when each row has returned to its surface, a plane across its orbit.
 
     Attributes:
         since: after how many steps the row took its surface, (n,).
@@ -132,7 +132,10 @@ class Returns:
         self.pieces = torch.stack([edge, -edge])
 
     def record(self, attempt: int, index: Tensor, rows: Any) -> Tensor:
-        """Take rows (m,) to where they are now; which returned."""
+        """Note where ``rows``, of numbers ``index`` (m,), are now; return which returned, a mask.
+
+        A row returns when it crosses its surface in the sense of its normal.
+        """
         pieces = _LOOKS * _PIECES
         if (piece := min(attempt * pieces // self.most, pieces - 1)) != self.piece:
             self._end_piece()
@@ -157,11 +160,13 @@ class Returns:
         return returned
 
     def _end_piece(self) -> None:
+        """Add the extents of θ noted since the last call to the present piece, and forget them."""
         low, high = self.pieces[:, :, self.piece]
         low[:], high[:] = torch.minimum(low, self.least), torch.maximum(high, self.largest)
         self.least[:], self.largest[:] = torch.inf, -torch.inf
 
     def _take(self, attempt: int, index: Tensor) -> None:
+        """Give rows a new surface, where they are, across their velocity; forget their returns."""
         extent = (self.high - self.low)[index]
         least = 1e-9 * extent.amax(1, keepdim=True)
         self.scale[index] = torch.maximum(extent, least).clamp_min(1e-300)
@@ -177,11 +182,14 @@ class Returns:
         self.places[index, -1], self.times[index, -1] = self.y[index], self.time[index, 0]
 
     def centre(self, index: Tensor) -> Tensor:
-        """The middle of the orbits' extents, (m, k)."""
+        """Return the middle of the rows' extents in y, (m, k)."""
         return (self.low[index] + self.high[index]) / 2
 
     def closing_turns(self, index: Tensor, returned: Tensor) -> Tensor:
-        """After how many returns rows that returned seem to be where they were, (m,); 0 if not."""
+        """Return after how many returns rows seem to be back where they were, (m,); else 0.
+
+        ``returned`` (m,) is the mask of those that have just returned; of others it is 0.
+        """
         places = self.places[index] / self.scale[index].unsqueeze(1)
         turns = torch.zeros_like(index)
         count = self.count[index].long()
@@ -195,7 +203,7 @@ class Returns:
         return turns
 
     def periods(self, index: Tensor, turns: Tensor, chart: Chart, fines: Sequence[Fine]) -> Tensor:
-        """The periods of rows whose orbits are closed, or approach a cycle, (m,); else NaN.
+        """Return the periods of rows whose orbits are closed, or approach a cycle, (m,); else NaN.
 
         The rows have just returned, and seem to be where they were after so many ``turns``. They
         are followed with smaller and smaller errors, of which the last alone show closed orbits.
@@ -213,9 +221,10 @@ class Returns:
 
     def _periods_by_turn(self, index: Tensor, turns: Tensor, chart: Chart, fine: Fine, exact: bool,
               ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """Periods by a turn of the last place and of the one before, (m,); NaN if none is seen.
+        """Find periods by following the last place, and the one ``turns`` before, for a turn.
 
-        And a mask of the rows (m,) of which smaller errors may see one. The last place returns at
+        Returns the periods (m,), NaN if none is seen, and a mask of the rows (m,) of which smaller
+        errors may see one. The last place returns at
         some distance from itself; a part of the distance of both is left. If both are one place,
         the second is moved towards the middle of the orbit.
         """
@@ -273,7 +282,7 @@ class Returns:
         return tried, tried & (size * left <= _LITTLE) & (steps[:, 2] <= 1.02 * steps[:, 1])
 
     def _turns_left(self, attempt: int, index: Tensor) -> Tensor:
-        """The number of returns for which the steps left suffice, (m,)."""
+        """Return for how many more returns the steps left suffice, (m,)."""
         return (self.most - attempt) / (attempt - self.since[index]) * self.count[index]
 
     def stays_put(self, attempt: int, index: Tensor) -> Tensor:
@@ -283,14 +292,21 @@ class Returns:
         return self.drifts[index] & (far <= _LITTLE)
 
     def _extent(self, index: Tensor, chart: Chart) -> Tensor:
-        """The extent of θ since rows took their surface, (m, k), no less than a part."""
+        """Return the extent of θ since rows took their surface, (m, k).
+
+        Of no coordinate it is less than 1e-9 of the largest.
+        """
         extent = (chart.to_theta(self.high[index]) - chart.to_theta(self.low[index])).abs()
         return torch.maximum(extent, 1e-9 * extent.amax(1, keepdim=True)).clamp_min(1e-300)
 
     def _turn_map(
         self, model: Any, index: Tensor, period: Tensor, chart: Chart
     ) -> tuple[Callable[..., tuple[Tensor, ...]], Tensor, Tensor]:
-        """The map of a turn; the last places of rows in θ, and their extents, (m, k)."""
+        """Return the map of a turn for rows of about this period, (m,), and where it begins.
+
+        The map is ``_turn_of`` without its last two arguments. With it are the last places of the
+        rows in θ, through which their surfaces go, and their extents, (m, k).
+        """
         begun, scale = chart.to_theta(self.places[index, -1]), self._extent(index, chart)
         normal = torch.where(self.normal[index] == 0, 0.0, model.field(begun) / scale.square())
         return partial(_turn_of, model, begun, normal, period), begun, scale
@@ -305,7 +321,7 @@ class Returns:
     def creeping_periods(
         self, model: Any, index: Tensor, chart: Chart, fines: Sequence[Fine]
     ) -> Tensor:
-        """The periods of the cycles to which rows creep, (m,), however slowly; else NaN.
+        """Return the periods of the cycles to which rows creep, (m,), however slowly; else NaN.
 
         Newton's method finds where a turn ends where it began. Copies of the row, at its distance
         from there times 1, 1/2, 1/4, …, must all come nearer by the same part, and no direction
@@ -349,7 +365,7 @@ class Returns:
     def stays_near(self, index: Tensor, part: int = 0) -> Tensor:
         """Mask of rows that spent their steps and neither settle nor leave, (m,).
 
-        In ``part`` of them, from 1, without a trend, or in all.
+        Judged by the ``part`` of their steps, from 1, where they show no trend, or by all of them.
         """
         self._end_piece()
         low, high = self.pieces[:, index]
@@ -369,7 +385,9 @@ class Returns:
 
 
 class Passages:
-    """Saddles that rows pass which keep out of invariant planes, where they were slowest.
+    """The last saddles that each row has passed: the places where it was slowest, and when.
+
+    For rows with coordinates in logarithms, which keep out of invariant planes.
 
     An orbit that comes nearer and nearer to a cycle of saddles stays longer and longer at each.
     """
@@ -382,7 +400,7 @@ class Passages:
         self.time = self.theta[:, :, 0].clone()
 
     def record(self, index: Tensor, rows: Any) -> Tensor:
-        """Take rows (m,) to where they are now; which come nearer to a cycle of saddles, (m,)."""
+        """Note where rows (m,) are now; return a mask of those that near a cycle of saddles."""
         speed, least, highest = rows.velocity().amax(1), self.least[index], self.highest[index]
         passed = torch.minimum(speed, highest) * _SLOWLY >= least
         anew = passed | (speed > highest)
@@ -399,6 +417,10 @@ class Passages:
         return passed
 
     def _nears(self, index: Tensor, way: Tensor) -> Tensor:
+        """Mask of rows (m,) that pass the same saddles again and again, staying longer each time.
+
+        ``way`` (m,) is how far they have come.
+        """
         found = torch.zeros_like(way, dtype=torch.bool)
         for p in range(2, 1 + _MOST_SADDLES):
             last = -max(_PASSAGES, 2 * p + 2)
@@ -413,7 +435,7 @@ class Passages:
         return found
 
     def begun(self, index: Tensor) -> Tensor:
-        """Mask of rows that passed saddles again and again, (m,)."""
+        """Mask of rows that have passed at least four saddles, (m,)."""
         return self.time[index, -4].isfinite()
 
 
@@ -446,7 +468,7 @@ class Circles:
         self.passages = None if state.chart.seen is None else Passages(start)
 
     def reason(self, index: Tensor, reason: Tensor) -> Tensor:
-        """Why rows (m,) stop, if they have not stopped before."""
+        """Return why rows (m,) stop: ``reason``, but for what was found of rows that are GOING."""
         going = reason == GOING
         reason = torch.where(going & self.period[index].isfinite(), REPEATS, reason)
         reason = torch.where(going & self.leaves[index], INFINITY, reason)
@@ -454,7 +476,7 @@ class Circles:
         return torch.where(going & self.stays[index], STAYS, reason)
 
     def record(self, attempt: int, state: Any) -> None:
-        """Take the rows to where they are after so many steps."""
+        """Note where the rows are after ``attempt`` steps, and try those that seem to come back."""
         index, returns = state.index, self.returns
         if self.passages is not None:
             nears = self.passages.record(index, state)
@@ -533,9 +555,10 @@ class Circles:
 
 
 def _alike(low: Tensor, high: Tensor, line: bool) -> Tensor:
-    """Mask of rows (m,) whose pieces from ``low`` to ``high`` (m, p, k) are alike, with no trend.
+    """Mask of rows (m,) whose extents in p pieces of their steps are alike, with no trend.
 
-    Also without a ``line`` through the extents of all pieces.
+    In each piece they lie from ``low`` to ``high`` (m, p, k). With ``line`` a line through all the
+    extents counts as a trend, too.
     """
     extent = (high - low).nan_to_num(posinf=0.0, neginf=0.0)
     whole = high.amax(1) - low.amin(1)
@@ -583,7 +606,10 @@ def wanders(rows: Any) -> Tensor:
 
 
 def explicit_steps(rows: Any, h: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, ...]:
-    """Two explicit steps; what they change of rows, the next h, and the least and largest θ."""
+    """Attempt two explicit steps of RK45, of length h (m,) and the next one, with every row.
+
+    Returns the fields ``_MOVED`` of the rows, the next h, and the least and the largest θ so far.
+    """
     m, k = rows.y.shape
     units = torch.where(rows.chart.logarithmic, 1.0, rows.way.unsqueeze(1))
     for _ in range(2):
@@ -607,6 +633,7 @@ def explicit_steps(rows: Any, h: Tensor, low: Tensor, high: Tensor) -> tuple[Ten
 
 
 def _columns(kept: Tensor) -> tuple[Tensor, ...]:
+    """Split ``Returns.kept`` into its ten parts (m, k) and the time (m, 1)."""
     k = kept.shape[1] // 10
     return kept.split_with_sizes([k] * 10 + [1], 1)
 
@@ -614,7 +641,7 @@ def _columns(kept: Tensor) -> tuple[Tensor, ...]:
 def _record(
     y: Tensor, field: Tensor, jacobian: Tensor, theta: Tensor, time: Tensor, kept: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """New state of rows (m,), and the mask of those that crossed their surface."""
+    """Return ``Returns.kept`` of rows now, and a mask (m,) of those that crossed their surface."""
     last, _, _, anchor, normal, scale, low, high, least, largest, _ = _columns(kept)
     unit = normal / scale
     before, now = (((x - anchor) * unit).sum(1) for x in (last, y))
@@ -631,7 +658,10 @@ _RECORD = Replay(_record)
 def _slopes(
     turn: Callable[[Tensor], tuple[Tensor, ...]], place: Tensor, away: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Slopes of the map of a turn at places (m, k), its values, and which rows are followed."""
+    """Differentiate the map of a turn at places (m, k), by displacements ``away`` (m, k).
+
+    Returns its Jacobians (m, k, k), its values (m, k), and a mask of rows that could be followed.
+    """
     beside = place.unsqueeze(1) + torch.diag_embed(away)
     there, _, good = turn(torch.cat([place.unsqueeze(1), beside], 1))
     return ((there[:, 1:] - there[:, :1]) / away.unsqueeze(2)).mT, there[:, 0], good
@@ -640,7 +670,11 @@ def _slopes(
 def _turn_of(
     model: Any, anchor: Tensor, normal: Tensor, period: Tensor, fine: Fine, places: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Crossings of surfaces by θ ``places`` (m, r, k) after a period, times, and rows with all."""
+    """Follow ``places`` θ (m, r, k), r of each row, to its surface, for about its period.
+
+    Returns where they cross it, (m, r, k), when, (m, r), and a mask (m,) of rows all of whose
+    places do; the surface goes through ``anchor`` across ``normal``, both (m, k).
+    """
     shape, own = places.shape, torch.arange(len(period)).repeat_interleave(places.shape[1])
     known = places.isfinite().all(2, keepdim=True)
     theta = torch.where(known, places, anchor.unsqueeze(1)).flatten(0, 1)
@@ -653,22 +687,24 @@ def _turn_of(
 
 
 def curve_of(jacobian: Tensor, field: Tensor) -> Tensor:
-    """d²y/dt² of rows, (m, k)."""
+    """Return d²y/dt² of rows, (m, k), from the Jacobian of dy/dt, and dy/dt."""
     return (jacobian @ field.unsqueeze(2)).squeeze(2)
 
 
 def _return(
     state: Any, anchor: Tensor, normal: Tensor, period: Tensor, model: Any = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Places (m, k) and times (m,) at which rows cross their surfaces after about a period, or NaN.
+    """Follow rows until they cross their surfaces after about a period.
 
-    And their extents in y on the way. Of several crossings the one nearest to the period counts.
+    Returns the places (m, k) and times (m,) of the crossings, or NaN, and the extents in y on the
+    way, (m, k). Of several crossings the one nearest to the period counts.
     With a model surfaces are in θ, else in y.
     """
     low = high = state.y
     place, time, off = anchor * torch.nan, period * torch.nan, _ABOUT * period
 
     def height(rows: Any) -> Tensor:
+        """Return how far rows are beyond their surfaces, (m,)."""
         return (((rows.y if model is None else rows.theta) - anchor) * normal).sum(1)
 
     for _ in range(_MOST):
@@ -694,7 +730,10 @@ def _return(
 
 
 def step_ends(before: Any, after: Any, model: Any = None) -> list[Tensor]:
-    """Places, slopes and curvatures at both ends of a step, (m, k): of y, or with a model of θ."""
+    """Return what ``hermite`` needs at both ends of a step: of y, or with a model of θ.
+
+    Place, first and second derivative by time at one end, then at the other, (m, k) each.
+    """
     found = []
     for rows in (before, after):
         place, slope, jacobian = rows.y, rows.field, rows.jacobian
@@ -706,13 +745,16 @@ def step_ends(before: Any, after: Any, model: Any = None) -> list[Tensor]:
 
 
 def _advance(state: Any, h: Tensor, going: Tensor) -> None:
-    """A step of the rows that go; of the others one that changes nothing."""
+    """Attempt a step with the rows that are ``going``; the others take one that changes nothing."""
     state.advance(torch.where(going, h, 1e-300))
 
 
 def _crossing(ends: Sequence[Tensor], h: Tensor, anchor: Tensor, normal: Tensor,
               ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Crossings of surfaces by Hermite's quintics through both ends of steps: part of h, place."""
+    """Find where steps of length h (m,) cross surfaces, by quintics through their ``step_ends``.
+
+    Returns the part of h, (m,), and the place, (m, k).
+    """
     h, width = h.unsqueeze(1), 1.0
     still = torch.zeros_like(anchor)
     shifts = (anchor, still, still, anchor, still, still)
@@ -729,7 +771,10 @@ def _crossing(ends: Sequence[Tensor], h: Tensor, anchor: Tensor, normal: Tensor,
 
 
 def hermite(ends: Sequence[Tensor], h: Tensor, part: Tensor) -> Tensor:
-    """The quintic with these values, slopes and curvatures at a step's ends, at a part of h."""
+    """Evaluate, at a part of h, the quintic with the values and derivatives at a step's ``ends``.
+
+    ``ends`` is what ``step_ends`` returns.
+    """
     one, slope, curve, other, slope_there, curve_there = ends
     t, u = part, 1 - part
     first = one * (1 + 3 * t + 6 * t**2) + h * slope * t * (1 + 3 * t) + h**2 / 2 * curve * t**2
@@ -788,7 +833,7 @@ def spirals(
     longest = 4 * 2 * math.pi / turning.imag.abs()
 
     def growth(fine: Fine, own: Tensor, part: Tensor) -> Tensor:
-        """log of what a turn multiplies the distance of copies of rows ``own`` (m,) by."""
+        """Return ``_growth`` of copies of rows ``own`` (m,), at ``part`` (m,) of their distance."""
         n, padded = len(own), padded_indices(torch.ones_like(own, dtype=torch.bool))
         own, scale = own[padded], part[padded].unsqueeze(1)
         copies = sink[own] + scale * away[own]
@@ -822,13 +867,16 @@ def _growth(
     model: Any, fine: Fine, copies: Tensor, about: Tensor, dual: Tensor, longest: Tensor,
     group: Tensor, sign: int,
 ) -> Tensor:  # fmt: skip
-    """The logarithm of what a turn multiplies the distance of copies (m, k) by, (m,); NaN: no turn.
+    """Return log(distance after a turn / distance before) of copies (m, k), (m,); NaN: no turn.
+
+    Distances are from ``about`` (m, k), in the coordinates of the eigenvectors, by ``dual``.
 
     A group of copies is followed no longer when one of it has not turned after ``longest``, (m,),
     has gone far away, or has come nearer, times ``sign``, by too little.
     """
 
     def distance(place: Tensor) -> Tensor:
+        """Return the distances (m,) of places (m, k)."""
         return (dual @ (place - about).to(dual.dtype).unsqueeze(2)).abs().squeeze(2).norm(dim=1)
 
     state = fine(copies)
@@ -861,7 +909,7 @@ def _growth(
 def _uneven(
     growth: Callable[[Tensor, Tensor], Tensor], rows: Tensor, part: Tensor, whole: Tensor, sign: int
 ) -> Tensor:
-    """The rows (m,) whose copies show that others between them may not come nearer in a turn.
+    """Return those of ``rows`` of which a copy between others may not come nearer in a turn.
 
     Between two copies what a turn multiplies the distance by, ``whole`` (m, c) in logarithms, is
     looked at until it varies evenly, as it does not about a cycle.

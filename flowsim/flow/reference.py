@@ -121,7 +121,9 @@ def _followed(
     times: Tensor,
     steps: Steps,
 ) -> tuple[Tensor, Tensor]:
-    """θ at the times, (T, n, k), by torchdiffeq's Dormand-Prince 8(7); evaluations, (n,).
+    """Follow rows of θ (n, k) by torchdiffeq's Dormand-Prince 8(7).
+
+    Returns θ at the times, (T, n, k), and the number of evaluations of each row, (n,).
 
     Steps end on every time, since the interpolant is of lower order than the step. The error norm
     is the largest component, so that no row is less accurate for being among others. Rows that
@@ -134,6 +136,7 @@ def _followed(
     spent = torch.zeros_like(theta[:, 0], dtype=torch.int64)
 
     def follow(rows: Tensor) -> None:
+        """Follow the rows of these numbers together, or, where that fails, in halves."""
         chart, calls = Chart.at(model, theta[rows]), 0
 
         def velocity(t: Tensor, y: Tensor) -> Tensor:
@@ -203,7 +206,7 @@ def reference_limits(
 
 
 def default_rtol(model: Model) -> float:
-    """1e-8 where the logit gap is the independent variable, else 1e-6."""
+    """Return 1e-8 where the logit gap is the independent variable, else 1e-6."""
     return 1e-8 if solver_of(model).variable == "logit gap" else 1e-6
 
 
@@ -256,7 +259,7 @@ def _decide(
 
 
 def _unmoved(model: Model, rows: Tensor) -> EndStates:
-    """The states of starts before anything moves, of which some are critical."""
+    """Return the states of starts (n, k) before anything moves: critical, not finite, or GOING."""
     finite = torch.isfinite(rows).all(dim=1)
     gradient = model.gradient(rows)
     norm = gradient.norm(dim=1)
@@ -268,7 +271,10 @@ def _unmoved(model: Model, rows: Tensor) -> EndStates:
 
 
 def _tolerances(chart: Chart, theta: Tensor, rtol: float, atol: float) -> dict[str, Tensor]:
-    """Options of odeint: ``atol`` is in parts of the largest |θᵢ| where that is below 1."""
+    """Return odeint's tolerances for starts θ (n, k), each (n, k), as its named arguments.
+
+    ``atol`` is in parts of the largest |θᵢ| of a start where that is below 1.
+    """
     small = torch.where(chart.logarithmic, 0.0, theta).abs().amax(1, keepdim=True)
     unit = torch.where(small > 0, small.clamp_max(1.0), 1.0)
     return {
@@ -284,7 +290,9 @@ class _Spent(Exception):
 def _follow_in_time(
     model: Model, found: EndStates, index: Tensor, rtol: float, atol: float
 ) -> None:
-    """One row by a stiff method, in stretches of time that double, until it is decided.
+    """Follow the row ``index`` (1,) by a stiff method until it is decided; write it in ``found``.
+
+    In stretches of time that double.
 
     In the chart v = −G⁻¹∇L; the field is v/(1 + ‖v‖).
     """
@@ -325,7 +333,7 @@ def _follow_in_time(
 
 
 def _settled(model: Model, theta: Tensor) -> int:
-    """Why a row, (1, k), may stop, by its loss, or its gradient and curvature; else GOING."""
+    """Return why a row θ (1, k) may stop, by loss, or gradient and curvature; else GOING."""
     end_losses, scale = model.end_losses(), 1.0
     if end_losses is not None:
         if end_losses.label_of_point is not None:
@@ -342,7 +350,9 @@ def _settled(model: Model, theta: Tensor) -> int:
 
 
 def _follow_by_gap(model: Any, found: EndStates, index: Tensor, steps: Steps, ends: bool) -> None:
-    """Follow some rows on the rescaled field, in stretches of time that double, until decided.
+    """Follow the rows in ``index`` on the rescaled field until decided; write them in ``found``.
+
+    In stretches of time that double.
 
     In the chart v = ±G⁻¹∇Δ; the field is v/(1 + ‖v‖), times σ(−2z/(1 + ‖v‖)) where z is how far Δ
     has passed Δ*, so that rows come to a stop soon after; with ``ends`` they are then taken back.
@@ -386,7 +396,9 @@ def _follow_by_gap(model: Any, found: EndStates, index: Tensor, steps: Steps, en
 
 
 def _landed(model: Any, theta: Tensor, past: Tensor, steps: Steps) -> Tensor:
-    """θ (n, k), the rows that have passed Δ* back on it; they stay where they are if that fails.
+    """Return θ (n, k) with the rows in ``past``, which have passed Δ*, taken back to Δ = Δ*.
+
+    A row stays where it is if that fails.
 
     Time u is the gap, Δ = Δ* + (Δ₀ − Δ*)(1 − u)⁴: dθ/du = (dΔ/du) v/⟨∇Δ, v⟩, v = G⁻¹∇Δ.
     """
@@ -492,7 +504,7 @@ def _codes(
     atol: float,
     progress: Callable[[int], object] | None,
 ) -> Tensor:
-    """Labels of the rows by torchdiffeq, or the codes of ends."""
+    """Return labels of starts (n, k) by torchdiffeq, or, of found ends, the ends' codes, (n,)."""
     if ends is None or ends.named:
         return cast(Tensor, reference_labels(model, rows, rtol, atol, progress))
     limits = reference_limits(model, rows, rtol, atol, progress)

@@ -37,7 +37,9 @@ class _Unlike(Exception):
 
 
 class Replay:
-    """A function of tensors, all with one entry a row first, that returns some of the same kind.
+    """A function of tensors that is called in numpy, once its operations have been recorded.
+
+    The first axis of all that it is given and returns is that of the rows, each on its own.
 
     Args:
         function: (tensors) ↦ tensors. It depends on nothing that changes.
@@ -62,6 +64,7 @@ class Replay:
         return tuple([torch.from_numpy(x) for x in found])
 
     def _written(self, given: Sequence[Tensor]) -> Callable[..., Any] | None:
+        """Record the function near what is given, and write its program; None where it is wrong."""
         first, second = _sample(given, _FEW, 0.0), _sample(given, _MORE, _APART)
         try:
             self.function(*first)  # what it keeps is there from now on
@@ -83,7 +86,7 @@ class Replay:
 
 
 def _sample(given: Sequence[Tensor], rows: int, apart: float) -> list[Tensor]:
-    """``rows`` rows near those given, at the relative distance ``apart``."""
+    """Make tensors of ``rows`` rows near those given, at a relative distance up to ``apart``."""
     found = []
     for x in given:
         many = x.detach().repeat(math.ceil(rows / len(x)), *(1,) * (x.ndim - 1))[:rows].clone()
@@ -95,7 +98,7 @@ def _sample(given: Sequence[Tensor], rows: int, apart: float) -> list[Tensor]:
 
 
 class _Tape(TorchDispatchMode):
-    """The operations of a call, each (function, arguments, named ones, results).
+    """Records the operations of a call: of each its function, arguments, named ones, and results.
 
     Tensors are numbered: those that are given, and results, from 0; others from −1 down.
     """
@@ -118,11 +121,13 @@ class _Tape(TorchDispatchMode):
         self.returned = [self.number[id(x)] for x in self.results]
 
     def _new(self, x: Tensor) -> int:
+        """Give a tensor the next number, and return it."""
         self.number[id(x)] = len(self.tensors)
         self.tensors.append(x)  # as long as it lives no other has its id
         return len(self.tensors) - 1
 
     def _slot(self, x: Any) -> Any:
+        """Replace the tensors in an argument by their numbers, as ``_Slot``."""
         if isinstance(x, Tensor):
             if id(x) not in self.number:
                 self.constants.append(x)
@@ -133,6 +138,7 @@ class _Tape(TorchDispatchMode):
         return x
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Carry out an operation of ATen, which torch calls this with, and record it."""
         kwargs = kwargs or {}
         name = func.overloadpacket.__name__
         if name not in _WRITERS:
@@ -161,7 +167,10 @@ class _Rows(str):
 
 
 def _alike(a: Any, b: Any) -> Any:
-    """The common value of both recordings; the number of rows becomes an expression."""
+    """Return the argument that both recordings have; the number of rows becomes an expression.
+
+    Raises ``_Unlike`` where they differ otherwise.
+    """
     if isinstance(a, list):
         if not isinstance(b, list) or len(a) != len(b):
             raise _Unlike
@@ -176,7 +185,10 @@ def _alike(a: Any, b: Any) -> Any:
 
 
 def _program(one: _Tape, other: _Tape) -> Callable[..., Any]:
-    """The numpy program of what two recordings have in common."""
+    """Write and compile the numpy program of two recordings that differ in their rows alone.
+
+    It takes the number of rows, then arrays, and returns arrays.
+    """
     if len(one.operations) != len(other.operations) or one.returned != other.returned:
         raise _Unlike
     if len(one.constants) != len(other.constants):
@@ -210,51 +222,60 @@ def _program(one: _Tape, other: _Tape) -> Callable[..., Any]:
 
 
 def _name(func: Any) -> str:
+    """Return the name of an operation of ATen, without its overload."""
     return str(func.overloadpacket.__name__)
 
 
 def _makes(func: Any) -> bool:
-    """Return whether the result depends on shapes alone."""
+    """Return whether an operation only makes a tensor, by the shape of its argument."""
     name = _name(func)
     return name.endswith("_like") or name.startswith("new_")
 
 
 def _slots(args: Any) -> list[int]:
+    """Return the numbers of all tensors among nested arguments."""
     if isinstance(args, list):
         return [slot for x in args for slot in _slots(x)]
     return [int(args)] if isinstance(args, _Slot) else []
 
 
 class _Functions:
-    """Functions that numpy has no name for."""
+    """Functions of ATen that numpy has no name for, as programs call them (``F``)."""
 
     @staticmethod
     def sign(x: Any) -> Any:
+        """Return −1, 0 or 1; 0 of NaN, as torch."""
         return np.subtract(x > 0, x < 0, dtype=np.float64)
 
     @staticmethod
     def sigmoid(x: Any) -> Any:
+        """Return 1/(1 + exp(−x))."""
         return 1 / (1 + np.exp(-x))
 
     @staticmethod
     def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+        """Return log(1 + exp(βx))/β, or x where βx is above the threshold."""
         return np.where(x * beta > threshold, x, np.log1p(np.exp(x * beta)) / beta)
 
     @staticmethod
     def softplus_backward(slope: Any, x: Any, beta: float, threshold: float) -> Any:
+        """Return ``slope`` times the derivative of ``softplus`` at x."""
         z = np.exp(x * beta)
         return np.where(x * beta > threshold, slope, slope * z / (z + 1))
 
     @staticmethod
     def log_sigmoid(x: Any) -> Any:
+        """Return log(1/(1 + exp(−x)))."""
         return np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))
 
     @staticmethod
     def inverse(x: Any) -> Any:
+        """Return the inverses of matrices, by torch's own routine."""
         return torch.linalg.inv_ex(torch.from_numpy(x))[0].numpy()
 
     @staticmethod
     def columns(parts: Any) -> Any:
+        """Stack arrays along a new last axis."""
         made = np.empty((*parts[0].shape, len(parts)), parts[0].dtype)
         for i, part in enumerate(parts):
             made[..., i] = part
@@ -262,31 +283,38 @@ class _Functions:
 
     @staticmethod
     def diag_embed(x: Any) -> Any:
+        """Return matrices with the last axis of x on their diagonals."""
         made = np.zeros((*x.shape, x.shape[-1]))
         made.reshape(*x.shape[:-1], -1)[..., :: x.shape[-1] + 1] = x
         return made
 
     @staticmethod
     def put(shape: Any, at: Any, value: Any) -> Any:
+        """Return zeros of a shape, with ``value`` at an index."""
         made = np.zeros(shape)
         made[at] = value
         return made
 
     @staticmethod
     def put_diagonal(value: Any, shape: Any, offset: int, first: int, second: int) -> Any:
+        """Return zeros of a shape, with ``value`` on a diagonal of two axes."""
         made = np.zeros(shape)
         _Functions.diagonal(made, offset, first, second)[...] = value
         return made
 
     @staticmethod
     def diagonal(x: Any, offset: int = 0, first: int = 0, second: int = 1) -> Any:
+        """Return a diagonal of two axes, as a view that can be written where x can."""
         view = np.diagonal(x, offset, first, second)
         view.flags.writeable = x.flags.writeable
         return view
 
 
 class _Writer:
-    """Lines of numpy, one for each operation, and those that depend on the number of rows alone."""
+    """Writes the lines of a program, one for each operation.
+
+    ``once`` has the lines that depend on the number of rows alone, ``lines`` the others.
+    """
 
     def __init__(self, tape: _Tape, other: _Tape, operations: list[Any]) -> None:
         self.tape, self.other, self.lines, self.once = tape, other, list[str](), list[str]()
@@ -305,7 +333,7 @@ class _Writer:
             self.write(*operation)
 
     def functions(self, names: list[str], results: list[str]) -> str:
-        """The text of the program."""
+        """Return the text of the program, of arguments ``names`` and these results."""
         once = [*self.once, "return {k: v for k, v in locals().items() if k[0] == 'v'}"]
         known = sorted({line.split(" = ")[0] for line in self.once if line.startswith("v")})
         rest = " ".join(self.lines) + " " + " ".join(results)
@@ -322,6 +350,7 @@ class _Writer:
         return "\n".join(lines)
 
     def text(self, x: Any) -> str:
+        """Return an argument as text of Python: a tensor's name, a number, a list, a type."""
         if isinstance(x, _Slot):
             x = self.same.get(x, x)
             return f"v{int(x)}" if x >= 0 else f"c{-int(x)}"
@@ -338,10 +367,11 @@ class _Writer:
         raise _Unlike(str(x))
 
     def tensor(self, x: Any) -> Tensor:
+        """Return the tensor of a number, as it was in the first recording."""
         return self.tape.tensors[x] if x >= 0 else self.tape.constants[-x - 1]
 
     def shape(self, x: Any) -> list[Any]:
-        """The sizes of a result, or of what is given."""
+        """Return the sizes of the tensor of a number; the number of rows is an expression."""
         if x < 0:
             return list(self.tensor(x).shape)
         own, other = (list(tape.tensors[x].shape) for tape in (self.tape, self.other))
@@ -349,14 +379,16 @@ class _Writer:
         return found
 
     def axis(self, x: Any, dim: int) -> int:
+        """Return an axis of a tensor counted from 0, given one that may count from the end."""
         return dim % self.tensor(x).ndim
 
     def at(self, x: Any, dim: int, inside: str) -> str:
-        """Text of x at an index along an axis."""
+        """Return the text of x at an index, ``inside`` the brackets, along an axis."""
         before = ":, " * self.axis(x, dim)
         return f"{self.text(x)}[{before}{inside}]"
 
     def write(self, func: Any, args: Any, named: Any, outs: list[int]) -> None:
+        """Add the line of an operation whose results have the numbers ``outs``, if it needs one."""
         name = _name(func)
         if name in _SAME and outs[0] not in self.changed:
             self._same_as(outs[0], args[0])
@@ -386,6 +418,7 @@ class _Writer:
                 self.seen[made] = _Slot(outs[0])
 
     def _same_as(self, out: int, other: Any) -> None:
+        """Note that the tensor ``out`` is the tensor ``other``, so that it needs no line."""
         self.same[out] = self.same.get(other, other)
         if other in self.varies:
             self.varies.add(out)
@@ -416,15 +449,17 @@ class _Writer:
         return False
 
     def _same_kind(self, x: int, other: int) -> bool:
+        """Return whether two tensors have one shape and one type."""
         a, b = self.tensor(x), self.tensor(other)
         return a.shape == b.shape and a.dtype == b.dtype
 
 
+#: (writer, arguments of an operation of ATen) ↦ the text of its result, or of each of several.
 _Write = Callable[..., Any]
 
 
 def _calls(form: str) -> _Write:
-    """A line from the texts of all arguments."""
+    """Return what writes an operation as ``form``, filled in with the texts of its arguments."""
 
     def write(w: _Writer, *args: Any) -> str:
         texts = [w.text(x) for x in args]
@@ -434,12 +469,16 @@ def _calls(form: str) -> _Write:
 
 
 def _sum(w: _Writer, x: Any, y: Any, sign: str, alpha: Any = 1) -> str:
+    """Write x ± alpha · y."""
     other = w.text(y) if alpha == 1 else f"{w.text(alpha)} * {w.text(y)}"
     return f"{w.text(x)} {sign} {other}"
 
 
 def _reduces(function: str, pair: str) -> _Write:
-    """A reduction, one by one along a short axis."""
+    """Return what writes a reduction by numpy's ``function``.
+
+    Along one short axis it is written out, as calls of the function ``pair`` of two arrays.
+    """
 
     def write(
         w: _Writer, x: Any, dims: Any = None, keepdim: bool = False, dtype: Any = None
@@ -463,11 +502,13 @@ def _reduces(function: str, pair: str) -> _Write:
 
 
 def _mean(w: _Writer, x: Any, dims: Any, keepdim: bool = False, dtype: Any = None) -> str:
+    """Write a mean over some axes."""
     axes = tuple(w.axis(x, d) for d in dims)
     return f"np.mean({w.text(x)}, axis={axes}, keepdims={keepdim})"
 
 
 def _clamp(w: _Writer, x: Any, least: Any = None, most: Any = None) -> str:
+    """Write x, no less than ``least`` and no more than ``most``, where they are given."""
     made = w.text(x)
     made = made if least is None else f"np.maximum({made}, {w.text(least)})"
     return made if most is None else f"np.minimum({made}, {w.text(most)})"
@@ -476,31 +517,37 @@ def _clamp(w: _Writer, x: Any, least: Any = None, most: Any = None) -> str:
 def _slice(
     w: _Writer, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> str:
+    """Write a slice along one axis; ATen gives 2⁶³ − 1 for its open end."""
     end = None if end is not None and end >= 2**62 else end
     return w.at(x, dim, ":".join("" if i is None else w.text(i) for i in (start, end, step)))
 
 
 def _at_slice(shape: list[Any], dim: int, inside: str) -> str:
+    """Write the index that is ``inside`` along one axis and all along those before it."""
     return "(" + "slice(None), " * (dim % len(shape)) + inside + ",)"
 
 
 def _slice_back(w: _Writer, x: Any, shape: Any, dim: int, start: int, end: int, step: int) -> str:
+    """Write the derivative of a slice: zeros of a shape, with x in their slice."""
     at = _at_slice(shape, dim, f"slice({start}, {None if end >= 2**62 else end}, {step})")
     return f"F.put({w.text(shape)}, {at}, {w.text(x)})"
 
 
 def _unsqueezed(w: _Writer, x: Any, dim: int) -> str:
+    """Write x with a new axis of length 1."""
     place = dim % (w.tensor(x).ndim + 1)
     return f"{w.text(x)}[{':, ' * place}None]"
 
 
 def _squeezed(w: _Writer, x: Any, dims: Any) -> str:
+    """Write x without those of some axes that have length 1."""
     dims = [dims] if isinstance(dims, int) else dims
     axes = tuple(w.axis(x, d) for d in dims if w.tensor(x).shape[d] == 1)
     return f"np.squeeze({w.text(x)}, {axes})"
 
 
 def _expanded(w: _Writer, x: Any, shape: Any, implicit: bool = False) -> str:
+    """Write x broadcast to a shape, in which −1 keeps the length of an axis."""
     own = w.tensor(x).shape
     missing = len(shape) - len(own)
     whole = [
@@ -511,7 +558,10 @@ def _expanded(w: _Writer, x: Any, shape: Any, implicit: bool = False) -> str:
 
 
 def _filled(value: str, shape_of: Callable[[_Writer, Any], Any] | None = None) -> _Write:
-    """A new tensor of a shape, or of that of another one."""
+    """Return what writes a new array of one value (the operation's own where ``value`` is empty).
+
+    Its shape is the operation's first argument, or ``shape_of`` (writer, that argument).
+    """
 
     def write(w: _Writer, x: Any, number: Any = None, dtype: Any = None, **more: Any) -> str:
         shape = x if shape_of is None else shape_of(w, x)
@@ -522,7 +572,7 @@ def _filled(value: str, shape_of: Callable[[_Writer, Any], Any] | None = None) -
 
 
 def _new(value: str) -> _Write:
-    """A new tensor of the kind of another one."""
+    """Return what writes a new array of a shape and one value, of the type of another tensor."""
 
     def write(w: _Writer, x: Any, shape: Any, number: Any = None, **more: Any) -> str:
         return _filled(value)(w, shape, number, more.get("dtype") or w.tensor(x).dtype)
@@ -531,14 +581,17 @@ def _new(value: str) -> _Write:
 
 
 def _converted(w: _Writer, x: Any, dtype: Any = None, **more: Any) -> str:
+    """Write a copy of x, of another type where one is given."""
     return f"np.array({w.text(x)}, {w.text(dtype or w.tensor(x).dtype)})"
 
 
 def _unbound(w: _Writer, x: Any, dim: int = 0) -> list[str]:
+    """Write the parts of x at each place along an axis."""
     return [w.at(x, dim, str(i)) for i in range(w.tensor(x).shape[dim])]
 
 
 def _split(w: _Writer, x: Any, size: Any, dim: int = 0) -> list[str]:
+    """Write the parts of x of one length, or of the lengths in a list, along an axis."""
     whole, found, start = w.tensor(x).shape[dim], [], 0
     if isinstance(size, int):
         size = [size] * -(-whole // size)
@@ -549,6 +602,7 @@ def _split(w: _Writer, x: Any, size: Any, dim: int = 0) -> list[str]:
 
 
 def _indexed(w: _Writer, x: Any, places: Any) -> str:
+    """Write x at constant tensors of integers, along the axes where there is one."""
     known = all(p is None or (p < 0 and w.tensor(p).dtype == torch.int64) for p in places)
     if not known:
         raise _Unlike
@@ -556,21 +610,25 @@ def _indexed(w: _Writer, x: Any, places: Any) -> str:
 
 
 def _diagonal(w: _Writer, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> str:
+    """Write a diagonal of two axes, a view."""
     return f"F.diagonal({w.text(x)}, {offset}, {dim1}, {dim2})"
 
 
 def _diagonal_made(w: _Writer, x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> str:
+    """Write matrices with the last axis of x on their main diagonals."""
     if (offset, dim1, dim2) != (0, -2, -1):
         raise _Unlike
     return f"F.diag_embed({w.text(x)})"
 
 
 def _addcmul(w: _Writer, x: Any, a: Any, b: Any, value: Any = 1) -> str:
+    """Write x + value · a · b."""
     product = f"{w.text(a)} * {w.text(b)}"
     return f"{w.text(x)} + " + (product if value == 1 else f"{w.text(value)} * ({product})")
 
 
 def _power(w: _Writer, x: Any, n: Any) -> str:
+    """Write xⁿ, small powers as products."""
     a = w.text(x)
     if isinstance(n, (int, float)) and isinstance(x, _Slot):
         if n in (1, 2, 3, 4):
@@ -583,12 +641,14 @@ def _power(w: _Writer, x: Any, n: Any) -> str:
 
 
 def _stacked(w: _Writer, parts: Any, dim: int = 0) -> str:
+    """Write tensors stacked along a new axis."""
     if dim % (w.tensor(parts[0]).ndim + 1) == w.tensor(parts[0]).ndim:
         return f"F.columns({w.text(parts)})"
     return f"np.stack({w.text(parts)}, {dim})"
 
 
 def _divided(w: _Writer, x: Any, y: Any, rounding_mode: Any = None) -> str:
+    """Write x / y, not rounded."""
     if rounding_mode is not None:
         raise _Unlike
     return f"np.true_divide({w.text(x)}, {w.text(y)})"
