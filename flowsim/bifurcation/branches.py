@@ -72,18 +72,18 @@ class Tracer:
         return self.linearised(point)[1]
 
     def linearised(self, point: Tensor) -> tuple[Tensor, Tensor]:
-        """F at scaled points, (n, size), and ``slope``."""
+        """F at scaled points (n, size + 1), (n, size), and ``slope``."""
         state, value = self.split(point)
         here, by_state, by_value = self.system.linearised(state, value, self.size)
         return here, torch.cat([by_state, by_value.unsqueeze(2) * self.span], 2)
 
     def split(self, point: Tensor) -> tuple[Tensor, Tensor]:
-        """States and values of scaled points; outside the range the value is at its end."""
+        """States (n, size) and values (n,) of scaled points; values are clipped to the range."""
         value = self.system.low + point[:, -1] * self.span
         return point[:, :-1] * self.size, value.clamp(self.system.low, self.system.high)
 
     def joined(self, state: Tensor, value: Tensor) -> Tensor:
-        """Scaled points of states and values."""
+        """Scaled points (n, size + 1) of states (n, size) and values (n,)."""
         place = (value - self.system.low) / self.span
         return torch.cat([state / self.size, place.unsqueeze(1)], 1)
 
@@ -185,7 +185,7 @@ class Tracer:
         return (rates > 1e-12 * scale).sum(1), rates
 
     def trace(self, state: Tensor, value: Tensor) -> list[Branch]:
-        """The branches through zeros (n, size) at values (n,), followed to both sides."""
+        """Follow the branches through zeros (n, size) at values (n,) to both sides, one of each."""
         if not len(state):
             return []
         start, n = self.joined(state, value), len(state)
@@ -222,8 +222,8 @@ class Tracer:
     ) -> tuple[list[list[Tensor]], Tensor]:
         """Follow every row (n, size + 1) along its tangent.
 
-        Returns (points, tangents, ∂F, directions kept) of each row, the first point included, and
-        a mask (n,) of the rows that came back to their start.
+        Returns for each row the points (m, size + 1), the first included, with their tangents, ∂F
+        and directions kept along a continuum; and a mask (n,) of the rows that came back.
         """
         n, first = len(start), tangent.clone()
         point, tangent, kept = start.clone(), tangent.clone(), kept.clone()

@@ -42,8 +42,9 @@ _EXACT, _STILL = 1e-12, 1e-6
 
 
 class Extended:
-    """F = 0, (F_θ + cI) v = 0, |v| = 1 over a second parameter; c is 2 of a flip, else 0.
+    """The equations of an event over a second parameter: F = 0, (F_θ + cI) v = 0, |v| = 1.
 
+    c is 2 of a flip, else 0. A ``Tracer`` follows their zeros as it does those of a ``System``.
     The state is (θ, v, the first parameter, slack), scaled. Along a continuum θ is fixed and v
     across it; at a crossing θ is fixed along v too, and a slack term takes the place of the
     symmetry. Slack is 0 where the event persists. The event is one of the first parameter where the
@@ -209,7 +210,7 @@ class Extended:
 
 
 def _orthogonal_to(vector: Tensor, basis: Tensor) -> Tensor:
-    """An orthonormal basis (k, m) of what in a span (k, m + 1) is orthogonal to a vector (k,)."""
+    """An orthonormal basis (k, m) of the directions in a span (k, m + 1) across a vector (k,)."""
     if basis.shape[1] == 1:
         return basis[:, :0]
     entries = basis.mT @ vector[:, None]
@@ -266,7 +267,7 @@ def _lies_on(curve: tuple[Tracer, Branch], event: Event, other: float) -> bool:
 
 
 def _cusps(tracer: Tracer, branch: Branch) -> Tensor:
-    """Scaled points of a curve at which both parameters turn, (c, m)."""
+    """Scaled points of a curve at which both parameters turn, (c, m + 1), of states (m,)."""
     extended: Any = tracer.system
     both = [2 * extended.k, -1]
     speed = branch.tangent[:, both]
@@ -407,7 +408,7 @@ def _events(system: System, values: Tensor, theta: Tensor) -> Arrays:
     """Find the events over the first parameter that can be followed, as columns.
 
     The columns are the attributes of ``Event``, and ``size``, the sizes of the coordinates by which
-    each was found. None, if nothing is found.
+    each was found. They are empty if there is no such event.
     """
     found = Diagram([], [])
     with suppress(InputError):  # nothing to follow at this value

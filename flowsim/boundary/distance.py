@@ -261,7 +261,10 @@ class Search:
         return nearest_on(edges, starts, self.start_codes)
 
     def _on_line(self, starts: np.ndarray, nodes: np.ndarray, end_codes: np.ndarray) -> np.ndarray:
-        """The nearest of all places between neighbouring nodes or starts where the end changes."""
+        """The nearest place on a line where the end changes, (n, 1); NaN without one.
+
+        Of all such places between neighbouring nodes or starts.
+        """
         nodes = np.concatenate([nodes, starts])
         codes = np.concatenate([end_codes, self.start_codes])
         order = np.argsort(nodes[:, 0], kind="stable")
@@ -292,7 +295,7 @@ class Search:
         return np.where(apart, zeros, np.nan)
 
     def _field(self, places: np.ndarray) -> np.ndarray:
-        """The field at places, (m, k)."""
+        """The field at all coordinates (m, k), of the same shape."""
         field: np.ndarray = self.model.field(torch.from_numpy(places)).detach().numpy()
         return field
 

@@ -75,7 +75,7 @@ def manifold_edges(
 
 
 def _beside(window: Mapping[str, Range]) -> float:
-    """The distance from a boundary at which both sides are asked where they lead."""
+    """How far from a boundary in a window the ends on both sides are asked for."""
     return _BESIDE * float(np.linalg.norm([high - low for low, high in window.values()]))
 
 
@@ -395,10 +395,12 @@ def nearest_on(edges: Sequence[Edge], points: np.ndarray, own: np.ndarray) -> np
 def _on_parabola(
     places: np.ndarray, beside: np.ndarray, near: np.ndarray, points: np.ndarray
 ) -> np.ndarray:
-    """The nearest places to points (n, 2) on the way through curves' places ``near``, by number.
+    """The nearest places (n, 2) to points (n, 2) on curves through given places (p, 2).
 
-    The way is P(u), u from −1 to 1, through a place and its two neighbours, as far as both are on
-    the curve; else a straight line to the one that is.
+    ``near`` (n,) are the indices of the nearest given places; ``beside`` (p,) is a mask of those on
+    curves beside the points' own basin, which alone are used. The way is P(u), u from −1 to 1,
+    through a place and its two neighbours, as far as both are on the curve; else a straight line to
+    the one that is.
     """
     best = places[near]
     before, after = beside[near - 1], beside[near + 1]  # the first's and last's neighbours are NaN

@@ -33,7 +33,7 @@ class Lattice:
 
     @property
     def strides(self) -> np.ndarray:
-        """Step in the flat number per node along each axis, int64, shape (k,)."""
+        """How much a node's flat number grows from one node to the next along each axis, (k,)."""
         tail = (*self.shape[1:], 1)
         return np.cumprod(np.array(tail[::-1], dtype=np.int64))[::-1]
 
@@ -46,11 +46,11 @@ class Lattice:
         return np.stack(np.unravel_index(nodes, self.shape), axis=-1)
 
     def nodes(self, level: int) -> np.ndarray:
-        """All nodes of a level, sorted."""
+        """Flat numbers of all nodes of a level's grid, sorted."""
         return self._numbers([np.arange(0, n, self.step(level)) for n in self.shape])
 
     def cells(self, level: int, axis: int | None = None, place: int = 0) -> np.ndarray:
-        """All cells of a level, sorted; with ``axis``, those in the layer of ``place``."""
+        """All cells of a level, sorted; with ``axis`` only those around its index ``place``."""
         step = self.step(level)
         ranges = [np.arange(0, n - 1, step) for n in self.shape]
         if axis is not None:

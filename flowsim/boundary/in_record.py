@@ -82,7 +82,7 @@ def _fixed(record: xr.Dataset) -> dict[str, float]:
 
 @contextmanager
 def _scan_stays(path: Path, doing: str, again: str) -> Iterator[None]:
-    """Turn Ctrl-C into the sentence that the scan in ``path`` is whole and can be resumed."""
+    """Turn Ctrl-C in a block into ``Interrupted``, which says how to go on with the whole scan."""
     try:
         yield
     except KeyboardInterrupt:
@@ -98,8 +98,9 @@ def refine_scan(
 ) -> None:  # fmt: skip
     """Put the boundary of ``add_boundary`` into a scan's record, unless it is there already.
 
-    ``progress`` is given about how many starts will be followed, and opens what takes how many
-    have been. The record is replaced at the end or stays unchanged, also by Ctrl-C.
+    ``progress`` takes about how many starts will be followed, and returns a context whose value is
+    called with how many have been. The record is replaced at the end or stays unchanged, also by
+    Ctrl-C.
     """
     with open_record(path, "scan") as record:
         if record.attrs.get("refine_levels") == levels:
@@ -112,7 +113,7 @@ def refine_scan(
 
 
 def check_memory(shape: tuple[int, ...], halvings: int, crossed: int | None = None) -> int:
-    """About how many starts a refined grid of that shape adds; InputError if memory is too small.
+    """Estimate how many starts refining a grid adds; InputError if memory is too small for them.
 
     ``crossed`` cells are halved, by default as many as one plane through the grid crosses.
     """

@@ -170,7 +170,7 @@ def _record(
     window: Window, known: KnownLabels, cells: np.ndarray, boundary: Boundary,
     crossings: Crossings, points: np.ndarray,
 ) -> xr.Dataset:  # fmt: skip
-    """The nodes, crossed cells and vertices of a boundary as variables."""
+    """The nodes, crossed cells and vertices of a boundary as the variables of a record."""
     lattice, fine = window.lattice, window.fine
     coords = {**window.fixed, **{f"fine_{n}": values for n, values in fine.items()}}
     record = xr.Dataset(coords=coords)
@@ -199,7 +199,13 @@ _BLOCK = 2**18
 
 @dataclass
 class KnownLabels:
-    """Labels of the nodes evaluated so far, by node number, and the level that asked first."""
+    """Labels of the nodes evaluated so far.
+
+    Attributes:
+        evaluate: gives the labels of nodes by their numbers.
+        nodes: numbers of the nodes evaluated, sorted, (m,).
+        label, level: the label of each, and the level of the grid that asked for it first, (m,).
+    """
 
     evaluate: Callable[[np.ndarray], np.ndarray]
     nodes: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -222,10 +228,10 @@ class KnownLabels:
 
 
 def crossed_cells(lattice: Lattice, known: KnownLabels, on_nodes: dict[int, int]) -> np.ndarray:
-    """The crossed cells of the finest level, sorted; ``known`` holds all that was evaluated.
+    """Find the finest cells whose corners have different labels, level by level; sorted.
 
-    ``on_nodes`` has, by axis, the place of a plane that is to lie on nodes: cells that hold it are
-    halved too.
+    ``known`` evaluates the nodes and keeps their labels. ``on_nodes`` has, by axis, the place of a
+    plane that is to lie on nodes: cells that hold it are halved too.
     """
     cells, crossed = lattice.cells(0), np.empty(0, dtype=np.int64)
     for level in range(lattice.halvings + 1):
