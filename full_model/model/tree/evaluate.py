@@ -39,7 +39,7 @@ LOSS, GRADIENT, STIFFNESS = 1, 2, 4
 
 @compiled(no_cpython_wrapper=True)
 def _start_block(places, kernel, first, start, count, workspace):
-    """Set Y = X_n and the target of every prefix of a block."""
+    """Set, in the workspace, Y = X_n and the target law of every prefix of a block."""
     target, states = workspace.outputs.target, kernel.shape[0]
     skipped = states - target.shape[0]
     for q in range(first.shape[0] - 1):
@@ -55,7 +55,10 @@ def _start_block(places, kernel, first, start, count, workspace):
 
 @compiled(no_cpython_wrapper=True)
 def _end_block(first, start, count, workspace, sums):
-    """Add ∂L/∂X_n through the residual stream: Σ ωg over the prefixes that end in a place."""
+    """Add to ``sums.places`` a block's ∂L/∂X through the residual stream.
+
+    Of a place it is Σ ωg over the prefixes that end there.
+    """
     for q in range(first.shape[0] - 1):
         low, high = columns_of(first, q, start, count)
         if low < high:
@@ -67,7 +70,10 @@ def _end_block(first, start, count, workspace, sums):
 
 @compiled(no_cpython_wrapper=True, nrt=True)
 def _through_attention(layer, places, first, states, mixed, by_symbol, inner):
-    """Gradients by W_Q, W_K, W_V and W_O, (4, d, d); what reaches X_s is added to ``by_symbol``."""
+    """Add the gradients by W_Q, W_K, W_V and W_O to ``inner``, (4, d, d).
+
+    What goes through attention to each place's X_s is added to ``by_symbol``, (SN, d).
+    """
     count, d = by_symbol.shape
     by_move, by_value = np.zeros((count, d)), np.zeros((count, d))
     by_key, by_query = np.zeros((count, d)), np.zeros((count, d))
@@ -98,7 +104,7 @@ def _through_attention(layer, places, first, states, mixed, by_symbol, inner):
 
 @compiled(no_cpython_wrapper=True)
 def _write(layer, sums, inner, hidden, tied, states, out):
-    """Write the gradient by all weights into ``out``, in the order of ``Architecture.shapes``."""
+    """Write the gradient into ``out``, zeros (K,), in the order of ``Architecture.shapes``."""
     (logits, d), context = layer.embedding.shape, layer.positions.shape[0]
     for s in range(sums.places.shape[0]):
         row = s % states - (states - logits)
@@ -129,7 +135,7 @@ def _write(layer, sums, inner, hidden, tied, states, out):
 def evaluate(
     rows, initial, kernels, context, length, d, hidden, logits, tied, what, rounding, attends
 ):
-    """Loss (M,), gradient (M, K) and stiffness (M,) of each model; see ``set_cotangent``.
+    """Compute loss (M,), gradient (M, K) and stiffness (M,), for which see ``set_cotangent``.
 
     Args:
         rows: (M, K) float64, weights in the order of ``Architecture.shapes``.

@@ -15,7 +15,10 @@ from flowsim.elementary import clipped, exponential
 
 
 class Outputs(NamedTuple):
-    """Logits f, chances, targets; gains of φ = Σ gains_a f_a, and its two weights in a row each."""
+    """Logits f, chances, targets and gains of φ = Σ gains_a f_a, each (R, prefixes).
+
+    ``omega`` and ``spread``, (prefixes,), weigh φ in the gradient and in the stiffness.
+    """
 
     logit: Any
     chance: Any
@@ -27,7 +30,7 @@ class Outputs(NamedTuple):
 
 @compiled(no_cpython_wrapper=True, nrt=True)
 def new_outputs(gains):
-    """Buffers for as many logits and prefixes as ``gains`` has."""
+    """Make ``Outputs`` of zeros in the shape (R, prefixes) of ``gains``, which they hold itself."""
     logits, count = gains.shape
     return Outputs(
         np.zeros((logits, count)), np.zeros((logits, count)), np.zeros((logits, count)), gains,
@@ -37,7 +40,10 @@ def new_outputs(gains):
 
 @compiled(no_cpython_wrapper=True)
 def entropies(probability, start, count, out):
-    """Σ law·H(target, chance) of the logits, without loss of digits at either end."""
+    """Sum probability × cross-entropy of target and prediction over a block: its part of the loss.
+
+    It is taken from the logits, without loss of digits where chances are near 0 or 1.
+    """
     total, logits = 0.0, out.logit.shape[0]
     for j in range(count):
         most = 0.0 if logits == 1 else out.logit[0, j]
@@ -78,12 +84,13 @@ def chances(count, out):
 
 @compiled(reassoc=True, inline=True, no_cpython_wrapper=True)
 def set_cotangent(which, probability, start, count, out):
-    """Set the gains and weights of one φ.
+    """Set in ``out`` the gains, ω and spread of φ number ``which``, for a block of prefixes.
 
-    The gradient is Σ ω ∇φ of the first. The stiffness bounds the trace of Σ spread·∇φ ∇φᵀ: of one
-    logit, φ = f with law·max(σ′(f), t(1 − t)); of several, the second and later ones, φ_c = f_c − f̄
-    with f̄ the mean under the chances, and law·max(chance, target) of c. It is no less than the
-    trace of the Gauss-Newton matrix at the model's chances, and at the targets.
+    The gradient is Σ ω ∇φ of the first. The stiffness bounds the trace of Σ spread·∇φ ∇φᵀ, P the
+    probability of a prefix: of one logit, φ = f with spread P·max(σ′(f), t(1 − t)); of several, the
+    second and later ones, φ_c = f_c − f̄ with f̄ the mean under the chances, and spread
+    P·max(chance, target) of c. It is no less than the trace of the Gauss-Newton matrix at the
+    model's chances, and at the targets.
     """
     logits = out.gains.shape[0]
     for j in range(count):

@@ -23,9 +23,10 @@ BLOCK = 64
 
 
 class Workspace(NamedTuple):
-    """Arrays of a block, each (…, BLOCK), in the module's symbols; ``open`` is [H > 0].
+    """Arrays of a block, each (…, BLOCK): S, V, A, Y, H, [H > 0] and more, in this order.
 
-    ``back`` is (U W_2)ᵀgains ∘ [H > 0] and, in its last rows, the gains.
+    ``back`` is (U W_2)ᵀgains ∘ [H > 0] and, in its last rows, the gains; ``inverse`` is 1 over the
+    sum of a prefix's attention weights, and ``line`` is scratch.
     """
 
     mixture: Any
@@ -42,7 +43,7 @@ class Workspace(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums over all blocks: by W_1, by U W_2, by U through Y, by places, by b."""
+    """The loss's derivatives by W_1, by U W_2, by U through Y, by each place's X and by b."""
 
     up: Any
     read: Any
@@ -53,7 +54,7 @@ class Sums(NamedTuple):
 
 @compiled(no_cpython_wrapper=True, nrt=True)
 def new_workspace(d, wide, logits, columns):
-    """Arrays of zeros for a block: d dimensions, ``wide`` hidden units."""
+    """Make a ``Workspace`` of zeros: d dimensions, ``wide`` hidden units, ``columns`` prefixes."""
     vectors, hidden, back = (d, columns), (wide, columns), np.zeros((wide + logits, columns))
     return Workspace(
         np.zeros(vectors), np.zeros(vectors), np.zeros(vectors), np.zeros(vectors),
@@ -64,7 +65,7 @@ def new_workspace(d, wide, logits, columns):
 
 @compiled(no_cpython_wrapper=True, nrt=True)
 def new_sums(d, wide, logits, count):
-    """Sums of nothing, for so many places."""
+    """Make ``Sums`` of zeros for ``count`` places."""
     return Sums(
         np.zeros((wide, d)), np.zeros((wide, logits)), np.zeros((logits, d)), np.zeros((count, d)),
         np.zeros(logits),
@@ -73,7 +74,10 @@ def new_sums(d, wide, logits, count):
 
 @compiled(no_cpython_wrapper=True)
 def _round_off(hidden, opened, rounding):
-    """ReLU with its kink rounded off, and its derivative (2 + 3t − t³)/4, t = input/rounding."""
+    """Replace inputs in ``hidden`` by a ReLU of them with its kink rounded off.
+
+    ``opened`` gets its derivative: (2 + 3t − t³)/4 for |t| < 1, t = input/rounding, else 0 or 1.
+    """
     for j in range(hidden.shape[0]):
         t = hidden[j] / rounding
         if t >= 1.0:
@@ -87,7 +91,10 @@ def _round_off(hidden, opened, rounding):
 
 @compiled(reassoc=True, no_cpython_wrapper=True, nrt=True)
 def forward(layer, mixed, start, count, workspace):
-    """Compute the logits and all on the way to them; y and target are there already."""
+    """Fill the workspace with S, V, A, Y, H and the logits of a block; ``y`` holds X_n before.
+
+    ``mixed`` (d + 1, prefixes) has each prefix's Σ weight·symbol and, in its last row, Σ weight.
+    """
     d, out = workspace.y.shape[0], workspace.outputs
     total = mixed[d]
     for j in range(count):
@@ -117,7 +124,7 @@ def forward(layer, mixed, start, count, workspace):
 
 @compiled(reassoc=True, no_cpython_wrapper=True)
 def backward(layer, count, workspace):
-    """Compute ``back`` and g from the gains."""
+    """Set the workspace's ``back`` and g = ∂φ/∂Y from its gains."""
     for k in range(workspace.open.shape[0]):
         back, opened = workspace.back[k], workspace.open[k]
         for a in range(layer.reads.shape[0]):

@@ -27,7 +27,7 @@ LEAD = 37.0
 
 @compiled(no_cpython_wrapper=True, nrt=True)
 def first_prefixes(states, length, attends):
-    """Number of the first prefix that ends in each place; behind them, how many there are.
+    """Return the number of the first prefix that ends in each place, and last the count, (SN + 1,).
 
     Without attention all prefixes that end in a place are one.
     """
@@ -41,7 +41,10 @@ def first_prefixes(states, length, attends):
 
 @compiled(no_cpython_wrapper=True)
 def columns_of(first, place, start, count):
-    """Columns of a block with prefixes that end in ``place``: from, and up to."""
+    """Return the range (low, high) of a block's columns whose prefixes end in ``place``.
+
+    The block has ``count`` prefixes from number ``start`` on; low ≥ high if none ends there.
+    """
     return max(first[place] - start, 0), min(first[place + 1] - start, count)
 
 
@@ -74,7 +77,10 @@ def exponentials(scores, states):
 
 @compiled(no_cpython_wrapper=True, nrt=True)
 def _shorten(values, count, least):
-    """Shorten the leads among the first values, but for those below ``least``; the largest left."""
+    """Shorten, in place, gaps between the first ``count`` values, sorted; return the largest then.
+
+    Gaps above ``least`` become at most ``LEAD``; values up to it stay.
+    """
     order = np.empty(count, np.int64)
     for i in range(count):
         order[i] = i
@@ -93,7 +99,7 @@ def _shorten(values, count, least):
 
 @compiled(no_cpython_wrapper=True)
 def prefix_probabilities(initial, kernel, first, length, probability):
-    """Probability of every prefix, divided by N: law(x_0) Π P(x_m | x_{m−1})/N."""
+    """Fill ``probability`` with that of every prefix over N: initial(x_0) Π P(x_m | x_{m−1})/N."""
     states = kernel.shape[0]
     alone = first[-1] == states * length  # ``initial`` is stationary
     for q in range(states * length):
@@ -110,7 +116,7 @@ def prefix_probabilities(initial, kernel, first, length, probability):
 
 @compiled(reassoc=True, no_cpython_wrapper=True)
 def attend(weight, symbols, first, states, mixed):
-    """mixed[c] = Σ_m weight·symbols[place, c] over the places of every prefix."""
+    """Set mixed[c, prefix] = Σ weight·symbols[place, c] over the places of every prefix."""
     for q in range(weight.shape[0]):
         for c in range(symbols.shape[1]):
             row = mixed[c, first[q] : first[q + 1]]

@@ -24,7 +24,11 @@ from full_model.model.tree.shares import attend, columns_of
 
 @compiled(no_cpython_wrapper=True, nrt=True)
 def attended(places, first, states, logits):
-    """By prefix, not normalised: attention to each of the last R symbols, and the mean of |X|²."""
+    """Sum each prefix's attention weights over each of the last R symbols, and times |X|².
+
+    Returns (R + 1, prefixes), not normalised: Σ weight over the places of each symbol, and in the
+    last row Σ weight·|X|² over all places.
+    """
     shown, found = np.zeros((len(places.symbols), logits + 1)), np.empty((logits + 1, first[-1]))
     for q in range(len(shown)):
         if q % states >= states - logits:
@@ -37,7 +41,7 @@ def attended(places, first, states, logits):
 
 @compiled(no_cpython_wrapper=True)
 def sizes(layer, places):
-    """|W_Q|²/d, |W_K|² and the largest |X|²."""
+    """Return the squared Frobenius norms |W_Q|²/d and |W_K|², and the largest |X|² of a place."""
     d, query, key, longest = layer.query.shape[0], 0.0, 0.0, 0.0
     for i in range(d):
         for k in range(d):
@@ -53,7 +57,7 @@ def sizes(layer, places):
 
 @compiled(reassoc=True, no_cpython_wrapper=True)
 def _add(x, y, factor, count, line, total):
-    """total += factor · ⟨x, y⟩, column by column."""
+    """total_j += factor_j Σ_i x_ij y_ij for each column j; ``line`` is scratch."""
     inner(x, y, line, count)
     for j in range(count):
         total[j] += factor[j] * line[j]
@@ -63,7 +67,11 @@ def _add(x, y, factor, count, line, total):
 def trace(
     layer, out_t, value_t, gram, size, shares, first, states, length, tied, start, count, workspace
 ):
-    """The module's bound of Σ spread·|∂φ/∂θ|² over the prefixes of a block."""
+    """Return the module's bound of Σ spread·|∂φ/∂θ|² over a block's prefixes, a number.
+
+    ``out_t`` and ``value_t`` are W_Oᵀ and W_Vᵀ, ``gram`` is U Uᵀ, ``size`` what ``sizes`` returns
+    and ``shares`` what ``attended`` does; the block has ``count`` prefixes from ``start`` on.
+    """
     gains, g, y, vectors = workspace.outputs.gains, workspace.g, workspace.y, workspace.y.shape
     columns = vectors[1]
     inner_g, a, both, z = np.zeros(vectors), np.zeros(vectors), np.zeros(vectors), np.zeros(vectors)

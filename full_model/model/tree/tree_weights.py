@@ -42,7 +42,7 @@ class Places(NamedTuple):
 
 @compiled(no_cpython_wrapper=True, nrt=True)
 def transposed(matrix):
-    """A transpose whose rows lie in one piece."""
+    """Return the transpose as a new, contiguous array."""
     rows, columns = matrix.shape
     out = np.empty((columns, rows))
     for i in range(rows):
@@ -53,7 +53,7 @@ def transposed(matrix):
 
 @compiled(no_cpython_wrapper=True, nrt=True)
 def stacked(above, below):
-    """The rows of one matrix, and those of another under them."""
+    """Return a new matrix: the rows of one, and under them those of the other."""
     out = np.empty((above.shape[0] + below.shape[0], above.shape[1]))
     for k in range(out.shape[1]):
         for i in range(above.shape[0]):
@@ -65,7 +65,10 @@ def stacked(above, below):
 
 @compiled(no_cpython_wrapper=True, nrt=True)
 def _matrix(row, begin, rows, columns, high, wide):
-    """A matrix that lies in ``row``, filled up with zeros to ``high`` rows, ``wide`` columns."""
+    """Read a matrix (rows, columns) out of a flat ``row``, from ``begin`` on.
+
+    It is filled up with zeros to shape (high, wide).
+    """
     out = np.zeros((high, wide))
     for i in range(rows):
         for k in range(columns):
@@ -75,7 +78,7 @@ def _matrix(row, begin, rows, columns, high, wide):
 
 @compiled(no_cpython_wrapper=True, nrt=True)
 def read_layer(row, context, d, hidden, logits, tied, rounding, attends):
-    """The weights in ``row``, in the order of ``Architecture.shapes``."""
+    """Unpack a model's flat weights, in the order of ``Architecture.shapes``, into a ``Layer``."""
     wide, symbols, k = hidden + (-hidden) % 4, logits * d, d if attends else 0
     square = k * k
     embedding = _matrix(row, 0, logits, d, logits, d)
@@ -99,7 +102,7 @@ def read_layer(row, context, d, hidden, logits, tied, rounding, attends):
 
 @compiled(contract=True, no_cpython_wrapper=True)
 def add_applied(matrix, rows, factor, out):
-    """Add factor · matrix · row to ``out`` for every row."""
+    """Add factor · matrix · rows[s] to out[s] for every s."""
     for s in range(out.shape[0]):
         for i in range(matrix.shape[0]):
             total = 0.0
@@ -110,7 +113,7 @@ def add_applied(matrix, rows, factor, out):
 
 @compiled(contract=True, no_cpython_wrapper=True)
 def add_outer(left, right, factor, out):
-    """Add factor · Σ_s left_s right_sᵀ over the rows to ``out``."""
+    """Add factor · Σ_s left[s] right[s]ᵀ, outer products of rows, to ``out``."""
     for i in range(out.shape[0]):
         for s in range(left.shape[0]):
             one = factor * left[s, i]
@@ -120,7 +123,10 @@ def add_outer(left, right, factor, out):
 
 @compiled(no_cpython_wrapper=True, nrt=True)
 def read_places(layer, states, length, attends):
-    """The tables of a model for sequences of that length; without attention, the symbols alone."""
+    """Compute the ``Places`` of a layer for sequences of that length.
+
+    Without attention only ``symbols`` is filled; the others are zero.
+    """
     (logits, d), count = layer.embedding.shape, states * length
     symbols, seen = np.ones((count, d + 1)), count if attends else 0
     weight = np.zeros((seen, seen))
