@@ -122,6 +122,7 @@ class Comparison:
 
     @property
     def chain(self) -> GapChain:
+        """The chain of the data: of p and q, or of S states and p."""
         if self.states is not None:
             return SymmetricChain(self.states, self.p)
         assert self.q is not None
@@ -146,6 +147,7 @@ class Comparison:
 
     @property
     def last_time(self) -> float:
+        """The horizon, given or by default."""
         assert self.horizon is not None
         return self.horizon
 
@@ -160,12 +162,15 @@ class Comparison:
 
     @property
     def stochastic(self) -> bool:
-        """Does the trainer draw batches."""
+        """Return whether the trainer draws batches."""
         return self.trainer not in ("flow", "gd")
 
 
 def predicting_model(settings: Comparison, dimensions: int) -> Model:
-    """The model that predicts, for points of that many coordinates; InputError for others."""
+    """Build the reduced model that predicts, for points of 2 or 3 coordinates.
+
+    InputError if the settings' model takes no such points.
+    """
     if ("e", "w", "a")[:dimensions] not in LIFTS[settings.model]:
         wanted = " or ".join(f"({', '.join(names)})" for names in LIFTS[settings.model])
         raise InputError(f"the {settings.model} model takes points {wanted}")

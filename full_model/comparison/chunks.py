@@ -45,7 +45,7 @@ class Task(NamedTuple):
 
 
 def set_up(task: Task) -> SideBySide:
-    """The task's starts, not yet moved; InputError if another version made the task."""
+    """Make the task's full models, not yet moved; InputError if other versions made the task."""
     if (here := source_versions()) != task.versions:
         raise InputError(
             f"a worker runs {here}, but the comparison was started with {task.versions}"
@@ -54,7 +54,7 @@ def set_up(task: Task) -> SideBySide:
 
 
 def run_task(task: Task) -> Part:
-    """Results at the task's starts: a pure function, on one thread."""
+    """Run a task to its end on one thread; results at its starts, as ``SideBySide.found``."""
     with threads(1):
         work = set_up(task)
         work.run()
@@ -86,15 +86,17 @@ class Chunks:
         self.count = -(-self.different // self.size)
 
     def members(self, chunk: int) -> np.ndarray:
+        """Numbers of a chunk's starts among the different ones."""
         return np.arange(chunk, self.different, self.count)
 
     def task(self, chunk: int) -> Task:
+        """The task of a chunk: its points and the seeds of their noise."""
         which = self.first[self.members(chunk)]
         seeds = tuple(int(i) + self.settings.seed for i in which)
         return Task(self.settings, self.points[which], seeds, source_versions())
 
     def joined(self, parts: dict[int, Part]) -> Part:
-        """Results at all points, from those at all chunks' starts; (−e, w) has −e of (e, w)."""
+        """Join the results of all chunks to those at all points; (−e, w) has −e of (e, w)."""
         times = max((part["time"] for part in parts.values()), key=len)
         found: Part = {"time": times}
         trained = np.concatenate([self.members(chunk) for chunk in parts])
@@ -119,6 +121,7 @@ class Chunks:
         return json.loads(json.dumps(asdict(self.settings))) | own
 
     def save(self, path: Path, parts: dict[int, Part]) -> None:
+        """Write the results of the finished chunks to a checkpoint."""
         tensors = {
             f"{chunk}/{name}": torch.from_numpy(column)
             for chunk, part in parts.items()
@@ -127,7 +130,7 @@ class Chunks:
         save_checkpoint(path, tensors, {"settings": self.identity(), "chunks": sorted(parts)})
 
     def restore(self, path: Path) -> dict[int, Part]:
-        """The finished chunks of a checkpoint; InputError if it is not one of these settings."""
+        """Read the finished chunks' results, by chunk; InputError if of other settings."""
         tensors, state = load_checkpoint(path)
         refuse_other_settings(path, self.identity(), state.get("settings"))
         names = ("time", *CURVES, *ENDS)

@@ -28,7 +28,7 @@ def check_comparable(model: str) -> None:
 
 
 def exact_model(spec: ModelSpec) -> str:
-    """The model in whose coordinates a transformer without noise stays when it is trained."""
+    """Name the model in whose coordinates a transformer without noise stays when it is trained."""
     return MAPPED[0] if spec.get("states") is None else spec.name
 
 
@@ -43,7 +43,7 @@ def check_sampled(model: str, trainer: str) -> None:
 
 
 def lifted_from(model: str, attention: bool, fixed: Collection[str] = ()) -> tuple[str, ...]:
-    """The coordinates of a comparison's starts, those of ``fixed`` among them.
+    """Name the coordinates of a comparison's starts, (e, w) or (e, w, a), with those in ``fixed``.
 
     InputError if the model has no such starts, or with attention none at all.
     """

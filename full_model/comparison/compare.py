@@ -203,7 +203,7 @@ def _completed(
     jobs: int,
     scheduler: str | None,
 ) -> dict[int, Part]:
-    """Results at all chunks: those in ``parts``, and the missing ones, kept as they come."""
+    """Run the chunks that are missing in ``parts``, saving as they come; results at all chunks."""
 
     def report(more: int, text: str) -> None:
         done = sum(len(chunks.members(chunk)) for chunk in parts)
@@ -239,7 +239,7 @@ def _completed(
 
 
 def _meaning(settings: Comparison) -> dict[str, str]:
-    """What agreement says where a theorem foretells it, for a record."""
+    """Return the attribute that says what agreement means where a theorem foretells it, or {}."""
     if settings.stochastic:
         but = ", until Adam magnifies rounding" if settings.trainer.startswith("adam") else ""
         return {"agreement_means": f"a check that map and training agree{but}"}

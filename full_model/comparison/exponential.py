@@ -54,14 +54,16 @@ def flow_until(
     pause: Callable[[], object] | None = None,
     most: int = sys.maxsize,
 ) -> None:
-    """Move the active rows along the flow to time ``until``, in place, as ``step_until`` does.
+    """Move the active rows of ``state`` (M, K) along the flow to time ``until``, in place.
 
-    A step is taken or rejected, which counts too; ``width`` (M,) is the length of each row's next
-    one, changed.
+    ``time`` and ``steps``, (M,), are changed too; the rest is as in ``steps.step_until``. A step is
+    taken or rejected, which counts too; ``width`` (M,) is the length of each row's next one,
+    changed.
     """
     root = field.metric.sqrt()
 
     def attempt(rows: Tensor) -> None:
+        """Take one step with these rows or reject it, and set the lengths of their next ones."""
         z, left = state[rows] * root, until - time[rows]
         h = torch.minimum(width[rows], left)
         first, stiffness = field(state[rows])
@@ -101,11 +103,14 @@ class _KrylovSpace:
         self.start = vectors[:, 0] * f.norm(dim=1, keepdim=True)  # F(z)
 
     def out(self, inside: Tensor) -> Tensor:
-        """The vector of these entries, (M, K)."""
+        """Return the vectors (M, K) that have these entries (M, m) in the space's basis."""
         return (inside.unsqueeze(1) @ self.basis).squeeze(1)
 
     def remainder(self, inside: Tensor, off_space: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The remainder D = F(u) − F(z) − J (u − z), a pair, at u = z + the given pair."""
+        """Return D = F(u) − F(z) − J (u − z), a pair like the given one, u − z.
+
+        ``inside`` are entries (M, m) in the basis, ``off_space`` (M, K) is what lies outside.
+        """
         step = self.out(inside) if off_space is None else self.out(inside) + off_space
         linear = self.out(self.values * inside)
         linear = linear + (self.beyond * (self.last * inside).sum(1)).unsqueeze(1) * self.next
@@ -115,7 +120,10 @@ class _KrylovSpace:
 
 
 def _step(field: FullField, root: Tensor, z: Tensor, f: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-    """The step of length h (M,) from z (M, K) where F = f, and the size of its error (M,)."""
+    """Take one exprb43 step (see the top of the file) of length h (M,) from z (M, K), F(z) = f.
+
+    ``root`` is √G. Returns the new z (M, K) and the norm of its estimated error (M,).
+    """
 
     def flow(at: Tensor) -> Tensor:
         return -field.slope(at / root) / root
@@ -137,9 +145,11 @@ def _step(field: FullField, root: Tensor, z: Tensor, f: Tensor, h: Tensor) -> tu
 
 
 def _krylov(flow: Flow, z: Tensor, f: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """An orthonormal basis (M, m + 1, K), J in its first m vectors, and J's entry to the last.
+    """Build an orthonormal basis of the Krylov space of J and f = F(z), by Lanczos' method.
 
-    If the space is invariant before, the remaining vectors are zero.
+    Returns the basis (M, m + 1, K), J in its first m vectors, (M, m, m), and the entry of J from
+    the m-th vector to the last, (M,). If the space is invariant before, the remaining vectors are
+    zero.
     """
     basis = [_unit(f, torch.zeros_like(f[:, 0]))]
     width = _DISPLACEMENT * (1 + z.norm(dim=1, keepdim=True))
@@ -171,7 +181,7 @@ def _krylov(flow: Flow, z: Tensor, f: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _unit(vector: Tensor, least: Tensor) -> Tensor:
-    """Vectors (M, K) of length 1, or zero where they are not longer than ``least``."""
+    """Scale vectors (M, K) to length 1; those not longer than ``least`` (M,) become zero."""
     size = vector.norm(dim=1)
     there = (size > least).unsqueeze(1)
     return torch.where(there, vector / size.unsqueeze(1).clamp(min=1e-300), 0.0)

@@ -33,12 +33,13 @@ class FullField:
     """The field of M flattened models, exact over all sequences.
 
     The states are (M, K), the weights in the order of ``shapes``. On the CPU the stiffness is the
-    trace of Σ law Σ_c h_c ∇(f_c − f̄) ∇(f_c − f̄)ᵀ in the metric, f̄ the logits' mean under the
-    model's chances and h_c the larger of chance and target; of a binary logit that of
-    Σ law·s·∇f ∇fᵀ with s the larger of σ′(f) and t(1 − t). With W_Q or W_K it is a bound of it. It
-    bounds the largest curvature where f is near its target, so that a step well below its inverse
-    neither oscillates nor jumps. Elsewhere than on the CPU gradients are those of automatic
-    differentiation, and the stiffness is that of the rank-one model at the weights' projection.
+    trace of Σ P Σ_c h_c ∇(f_c − f̄) ∇(f_c − f̄)ᵀ in the metric, over prefixes of probability P, f̄
+    the logits' mean under the model's chances and h_c the larger of chance and target; of a binary
+    logit that of Σ P·s·∇f ∇fᵀ with s the larger of σ′(f) and t(1 − t). With W_Q or W_K it is a
+    bound of it. It bounds the largest curvature where f is near its target, so that a step well
+    below its inverse neither oscillates nor jumps. Elsewhere than on the CPU gradients are those of
+    automatic differentiation, and the stiffness is that of the rank-one model at the weights'
+    projection.
 
     Args:
         arch: one ReLU layer with learned positions and one softmax head or no attention; elsewhere
@@ -93,7 +94,7 @@ class FullField:
         return self.slope(state), model.stiffness(point)
 
     def slope(self, state: Tensor) -> Tensor:
-        """The gradient alone."""
+        """The gradient (M, K) at states (M, K), without the stiffness."""
         if state.device.type == "cpu":
             return self._over_prefixes(state, GRADIENT)[0]
         with torch.enable_grad():
@@ -103,7 +104,7 @@ class FullField:
         return self.state(found)
 
     def _over_prefixes(self, state: Tensor, what: int) -> tuple[Tensor, Tensor]:
-        """Gradient and stiffness by compiled sums over prefixes, as ``what`` asks."""
+        """Compute gradient (M, K) and stiffness (M,) over prefixes; zeros unless in ``what``."""
         arch, source = self.arch, self.source
         _, gradient, stiffness = evaluate(
             state.contiguous().numpy(), source.stationary.numpy(), source.kernel.numpy(),
@@ -122,13 +123,16 @@ class FullField:
         return unflatten(self.shapes, state)
 
     def whole(self, state: Tensor) -> Weights:
-        """The weights of the full models, every position written out."""
+        """The full models' weights by name, (M, *shape), from states (M, K).
+
+        Each of the N positions is written out, a shared one N times.
+        """
         weights = self.weights(state)
         positions = weights["positions"].expand(-1, self.arch.length, -1)
         return {**weights, "positions": positions}
 
     def state(self, weights: Weights) -> Tensor:
-        """(M, K) from the weights of full models, or of models with a shared position."""
+        """States (M, K) from weights by name, of full models or with a shared position."""
         positions = weights["positions"][:, : self.shapes["positions"][0]]
         return flatten(self.shapes, {**weights, "positions": positions})
 

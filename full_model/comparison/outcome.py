@@ -84,7 +84,10 @@ class Outcome:
 
 
 def open_gap(chain: GapChain, loss: Any) -> Any:
-    """(L − entropy rate)/(h(π₁) − entropy rate), for tensors and arrays alike."""
+    """Return the open share of the gap, (L − entropy rate)/(h(π₁) − entropy rate), for each loss L.
+
+    For tensors and arrays alike.
+    """
     gap = max(chain.mutual_information, 1e-6)  # p + q = 1: nothing to learn, and no bad minimum
     return (loss - chain.entropy_rate) / gap
 
@@ -140,7 +143,7 @@ def classify(
 def _at_unigram(
     chain: BinaryChain, rows: Tensor, weights: Weights, gradient: Gradient, metric: Weights
 ) -> tuple[Tensor, Tensor]:
-    """Label and μ of runs whose loss is h(π₁)."""
+    """Label runs with a binary logit whose loss is near h(π₁); labels and μ, each (M,)."""
     curved, lowest, along = _curvature(
         unigram_block(chain, weights, gradient), 1, weights["embedding"]
     )
@@ -151,17 +154,20 @@ def _at_unigram(
 
 
 def _squares(gradient: Weights, metric: Weights) -> tuple[Tensor, Tensor]:
-    """The gradient's square by all weights but embedding and bias, and by all, (M,)."""
+    """Return the squared norms (M,) of the gradient by all weights but e and b, and by all.
+
+    Squares are divided by the metric.
+    """
     size = {n: (g.square() / metric[n]).reshape(len(g), -1).sum(1) for n, g in gradient.items()}
     rest = [square for name, square in size.items() if name not in ("embedding", "bias")]
     return torch.stack(rest).sum(0), torch.stack([*size.values()]).sum(0)
 
 
 def _curvature(hessian: Tensor, k: int, e: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Is the Hessian (M, n, n) positive definite, its smallest eigenvalue, and ⟨e, S e⟩.
+    """Return whether Hessians (M, n, n) are positive definite, their smallest eigenvalues, ⟨e, Se⟩.
 
-    S is what is left of it for the embeddings e when the first k rows, the biases, are at their
-    optimum (its Schur complement).
+    Each is (M,). S is what is left of a Hessian for the embeddings e when the first k rows, the
+    biases, are at their optimum (its Schur complement); it must be positive definite too.
     """
     rise = hessian[:, :1, :1]
     schur = hessian[:, k:, k:] - hessian[:, k:, :k] @ hessian[:, :k, k:] / rise
@@ -174,10 +180,11 @@ def _rises(
     along: Tensor, weights: Weights, gradient: Gradient, middle: Tensor | float = 0.0,
     level: float = 0.0, curvature: float = 1.0,
 ) -> Tensor:  # fmt: skip
-    """Return whether the loss, with the best bias, rises like a parabola up to the run.
+    """Return whether the loss, with the best bias, rises like a parabola up to each run, (M,).
 
-    Its slope is compared at a third, at two thirds and at the end of the way, where a ReLU may have
-    opened. ``middle`` and ``level`` are the embedding and the bias at the bottom.
+    Its slope is compared with the parabola's, ``along`` = ⟨e, Se⟩ at the run, at a third, at two
+    thirds and at the end of the way, where a ReLU may have opened. ``middle`` and ``level`` are the
+    embedding and the bias at the bottom.
     """
     e, inside = weights["embedding"] - middle, torch.ones_like(along, dtype=torch.bool)
     for share in (1 / 3, 2 / 3, 1.0):
@@ -193,10 +200,12 @@ def _rises(
 def labels_near_unigram(
     bowl: Tensor, along: Tensor, lowest: Tensor, rest: Tensor, total: Tensor
 ) -> Tensor:
-    """Labels of runs near the unigram: in a bowl and at rest but for it, or without any gradient.
+    """Label runs whose loss is near the unigram's, (M,) int8.
 
-    ``along`` and ``lowest`` are ⟨e, curvature e⟩ and the smallest curvature there, ``rest`` and
-    ``total`` squares of the gradient by the other weights and by all; each (M,).
+    Local minimum: in a bowl, and the other weights' gradient is too small to move the run out.
+    Saddle: outside a bowl, and the whole gradient is zero. Else unresolved. ``along`` and
+    ``lowest`` are ⟨e, curvature e⟩ and the smallest curvature there, ``rest`` and ``total`` squares
+    of the gradient by the other weights and by all; each (M,).
     """
     pull = along.clamp(min=0) * lowest.clamp(min=0)
     trapped = bowl & (rest <= AT_REST**2 * pull)
@@ -237,7 +246,10 @@ def at_unigram_of_states(
     chain: SymmetricChain, nearest: StatesProjection, rows: Tensor, weights: Weights,
     gradient: Gradient, metric: Weights,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Label and smallest curvature of rows with S logits, from all runs' points of the plane."""
+    """Label runs with S logits near the unigram's loss; labels and smallest curvatures, each (m,).
+
+    ``weights`` are of these m runs; ``rows`` says which they are of all those in ``nearest``.
+    """
     found = gradient(weights)
     rest, total = _squares(found, metric)
     rest = rest + found["embedding"].sum(1).square().sum(1) / chain.states  # of its mean

@@ -147,12 +147,14 @@ def stored_points(
 
 
 def _text(chain: GapChain) -> str:
+    """Words for a chain in a message: its p and q, or its states and p."""
     if isinstance(chain, BinaryChain):
         return f"p = {chain.p:g}, q = {chain.q:g}"
     return f"{chain.states} states and p = {chain.p:g}"
 
 
 def _require_few(count: int) -> None:
+    """InputError for more points than ``MAX_POINTS``."""
     if count > MAX_POINTS:
         raise InputError(f"a comparison takes at most {MAX_POINTS} points, not {count}")
 

@@ -119,6 +119,7 @@ def compare_sampled(
 
 
 def run_settings(settings: Comparison, starts: int) -> RunSettings:
+    """Settings of the full training of so many given starts by the comparison's optimizer."""
     steps = settings.steps
     assert steps is not None
     recipe = Recipe.named(
@@ -145,6 +146,9 @@ def run_settings(settings: Comparison, starts: int) -> RunSettings:
 
 
 def _labels(settings: Comparison, escape: np.ndarray, loss: np.ndarray) -> np.ndarray:
-    """Labels of runs, by the steps at which they escaped for good and their last losses."""
+    """Label runs, (n,) int8: global minimum if learned at the end, else unresolved.
+
+    By the steps at which they escaped the plateau for good (NaN if never) and their last losses.
+    """
     learned = np.isfinite(escape) & (open_gap(settings.chain, loss) <= LEARNED_SAMPLED)
     return np.where(learned, Label.GLOBAL_MINIMUM, Label.UNRESOLVED).astype(np.int8)

@@ -34,7 +34,10 @@ ROUNDING = 1e-4
 def lifted_weights(
     settings: Comparison, points: Tensor, seeds: Sequence[int] | None = None
 ) -> Weights:
-    """First weights: lifts with the optimal bias, plus noise of one seed a point."""
+    """Return the full models' first weights (n, *shape): lifts of points with the optimal bias.
+
+    The settings' noise is added, with one seed a point: by default the settings' seed + i.
+    """
     arch = settings.architecture
     if settings.states is not None:
         clean = lift_states(points, arch)
@@ -60,7 +63,7 @@ def attention_stays_zero(settings: Comparison, dimensions: int) -> bool:
 def full_field(
     settings: Comparison, dimensions: int, rounding: float = 0.0, tied: bool = True
 ) -> FullField:
-    """The field of the full models for points of that many coordinates.
+    """Make the field that moves full models lifted from points of 2 or 3 coordinates.
 
     Attention that stays zero is left out, with one position for all N where no noise parts them.
     """
@@ -224,6 +227,7 @@ class SideBySide:
                 pause()
 
     def _measure(self, at: float) -> None:
+        """Measure the full models at that time and keep the line."""
         self.times.append(at)
         self.lines.append(self.full.measure(at))
 

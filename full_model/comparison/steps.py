@@ -54,6 +54,7 @@ def step_until(
     """
 
     def step(rows: Tensor) -> None:
+        """Take one step of gradient descent with these rows."""
         start = state[rows]
         gradient, stiffness = field(start)
         left = until - time[rows]
@@ -70,9 +71,10 @@ def repeat(
     step: Callable[[Tensor], object], time: Tensor, steps: Tensor, until: float, active: Tensor,
     most: int | Tensor, pause: Callable[[], object] | None, every: int,
 ) -> None:  # fmt: skip
-    """Step with those active rows that are to go on until none is, and count their steps.
+    """Call ``step`` with the indices of the rows that are to go on, until none is; count steps.
 
-    ``pause`` is called after every so many steps; the rest is as in ``step_until``.
+    Rows go on that are active, before time ``until`` and below ``most`` steps. ``pause`` is called
+    after every so many steps; the rest is as in ``step_until``.
     """
     for taken in count(1):
         rows = (active & (time < until) & (steps < most)).nonzero()[:, 0]

@@ -60,7 +60,7 @@ class Architecture:
             softmax attention, behind W_Q and W_K; none if None.
         channel_activation: of "ssm" and "selective", "relu" behind W_V and the convolution, and
             behind W_Q and W_K; none if None.
-        gated: of "ssm" and "selective", what they read is multiplied by silu(W_G x).
+        gated: of "ssm" and "selective", what W_O reads is multiplied by silu(W_G x).
 
     Raises:
         InputError: a size or choice outside the above, or an inconsistent pair of them.
@@ -150,12 +150,12 @@ class Architecture:
 
     @property
     def has_relative(self) -> bool:
-        """Do attention scores depend on distances."""
+        """Return whether attention scores depend on distances."""
         return self.positions in ("relative", "relative-values")
 
     @property
     def plain_softmax(self) -> bool:
-        """Is it one ReLU layer with one softmax head and learned positions."""
+        """Return whether it is one ReLU layer with one softmax head and learned positions."""
         return (
             (self.layers, self.heads) == (1, 1)
             and (self.attention, self.activation) == ("softmax", "relu")
@@ -210,19 +210,19 @@ class Architecture:
 
 
 def flatten(shapes: Mapping[str, object], weights: Weights) -> Tensor:
-    """Weights (M, *shape) as rows (M, K), in the order of ``shapes``."""
+    """Return the weights (M, *shape) as rows (M, K), a model each, in the order of ``shapes``."""
     return torch.cat([weights[name].reshape(len(weights[name]), -1) for name in shapes], dim=1)
 
 
 def unflatten(shapes: Mapping[str, tuple[int, ...]], rows: Tensor) -> Weights:
-    """Views (M, *shape) of rows (M, K) by name."""
+    """Return the weights by name, views (M, *shape) of rows (M, K): the inverse of ``flatten``."""
     parts = rows.split([math.prod(shape) for shape in shapes.values()], dim=1)
     pairs = zip(shapes.items(), parts, strict=True)
     return {name: part.reshape(-1, *shape) for (name, shape), part in pairs}
 
 
 def check_weights(arch: Architecture, weights: Weights) -> tuple[int, ...]:
-    """The ensemble axes of ``weights``; InputError if a name, shape, type or device is off."""
+    """Return the sizes of the ensemble axes, () without; InputError for weights that do not fit."""
     if set(weights) != set(arch.shapes):
         odd = sorted(set(weights) ^ set(arch.shapes))
         raise InputError(f"weights missing or not of this architecture: {', '.join(odd)}")

@@ -15,7 +15,7 @@ PIECE, PIECE_ON_GPU = 2**20, 2**29
 
 
 def widest(arch: Architecture, n: int) -> int:
-    """Size of the widest activation at one of n positions, in numbers."""
+    """Return how many numbers the widest activation holds at one of n positions."""
     scores = arch.heads * n if arch.attention in ("softmax", "selective") else 0
     return max(arch.width, arch.d, arch.states_kept, scores)
 

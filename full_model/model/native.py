@@ -40,7 +40,7 @@ _REAL = {torch.float32: "float", torch.float64: "double"}
 
 
 def fits(arch: Architecture, dtype: torch.dtype, device: torch.device) -> bool:
-    """Is this the model the kernel is written for, and is there a compiler for it."""
+    """Return whether the kernel is written for this model, and there is a compiler for it."""
     small = arch.length <= 4096 and arch.width <= 512 and arch.d <= 64 and arch.logits == 1
     known = dtype in _REAL and device.type == "cpu"
     return arch.plain_softmax and small and known and bool(find_compiler())
@@ -100,12 +100,16 @@ def find_compiler() -> str | None:
 
 @lru_cache(maxsize=4)
 def _pool(threads: int) -> ThreadPoolExecutor:
+    """Make a pool of so many threads, kept for later calls."""
     return ThreadPoolExecutor(threads)
 
 
 @lru_cache(maxsize=64)
 def compiled_kernel(real: str, *sizes: int) -> Callable[..., int] | None:
-    """The function for these sizes (D, R, N, B), from the user's cache or newly compiled."""
+    """Load the kernel for these sizes (d, r, N, batch), from the user's cache or newly compiled.
+
+    None if there is no compiler or anything fails. The function returns 0, or else lacked memory.
+    """
     compiler = find_compiler()
     if compiler is None:
         return None
@@ -143,7 +147,10 @@ def _compile(compiler: str, flags: list[str], output: Path) -> None:
 
 
 def _output(command: list[str], seconds: float) -> bytes:
-    """Output of a command; SubprocessError if it fails or takes longer, with all its children."""
+    """Run a command and return what it prints; SubprocessError if it fails or takes longer.
+
+    One that takes longer than ``seconds`` is killed with all its children.
+    """
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

@@ -103,7 +103,7 @@ class PopulationLoss:
         return total, dict(zip(free, gradient, strict=True))
 
     def select(self, rows: Tensor) -> PopulationLoss:
-        """The same loss for some of the members; itself where one chain serves all."""
+        """The same loss for the members of these indices; itself where one chain serves all."""
         if self.probability.shape[0] == 1:
             return self
         part = copy(self)
@@ -138,6 +138,7 @@ class PopulationLoss:
         return (low + high) / 2
 
     def _chunks(self, ensemble: tuple[int, ...]) -> list[slice]:
+        """Cut the enumerated sequences into slices whose activations are held at once."""
         if len(ensemble) > 1:
             raise InputError(f"the population loss takes one ensemble axis, not {len(ensemble)}")
         models = ensemble[0] if ensemble else 1
@@ -148,6 +149,7 @@ class PopulationLoss:
         return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
     def _part(self, weights: Weights, part: slice, ensemble: tuple[int, ...]) -> Tensor:
+        """Sum probability × cross-entropy over a slice of the sequences: its part of the loss."""
         logits = forward(self.arch, weights, self.tokens[part])
         probability, targets = self.probability[:, part], self.targets[:, part]
         if not ensemble:
@@ -156,12 +158,13 @@ class PopulationLoss:
 
 
 def check_states(arch: Architecture, source: SequenceSource) -> None:
+    """InputError unless the model and the source have the same number of symbols."""
     if source.states != arch.states:
         raise InputError(f"a source on {source.states} states cannot feed a model on {arch.states}")
 
 
 def _widest(arch: Architecture, n: int) -> int:
-    """Numbers of a layer's activations at one position of n."""
+    """Count the numbers that a layer computes at one position of sequences of n symbols."""
     return arch.width + 4 * arch.states_kept + arch.heads * n
 
 

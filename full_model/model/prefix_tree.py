@@ -85,7 +85,7 @@ class PrefixTreeLoss:
         return loss.reshape(ensemble), gradient
 
     def select(self, rows: Tensor) -> PrefixTreeLoss:
-        """The same loss for some of the members; itself where one chain serves all."""
+        """The same loss for the members of these indices; itself where one chain serves all."""
         if len(self._kernels) == 1:
             return self
         part, kept = copy(self), rows.numpy()
@@ -93,7 +93,7 @@ class PrefixTreeLoss:
         return part
 
     def _flat(self, weights: Weights) -> tuple[Tensor, tuple[int, ...]]:
-        """The weights as (M, K), and their ensemble axes."""
+        """Return the weights as rows (M, K), M = 1 without an ensemble, and their ensemble axes."""
         ensemble = check_weights(self.arch, weights)
         if len(ensemble) > 1:
             raise InputError(f"the population loss takes one ensemble axis, not {len(ensemble)}")
@@ -102,6 +102,7 @@ class PrefixTreeLoss:
         return flatten(self.arch.shapes, weights), ensemble
 
     def _evaluate(self, states: Tensor, what: int) -> tuple[Tensor, Tensor]:
+        """Compute loss (M,) and gradient (M, K) at rows of weights; zeros unless in ``what``."""
         from full_model.model.tree.evaluate import evaluate  # numba takes a second to load
 
         if len(self._kernels) not in (1, len(states)):

@@ -49,7 +49,10 @@ class SequenceSource(ABC):
     def held_out(
         self, batch: int, length: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """Sequences (M, batch, N), and the law of what follows, (M, batch, N, S)."""
+        """Draw sequences (M, batch, N), and return with them the law of each next symbol.
+
+        The law is (M, batch, N, S): of x_{n+1} after x_1 … x_n.
+        """
         tokens, _ = self.sample(batch, length, generator)
         return tokens, self.next_laws(tokens.cpu()).to(tokens.device)
 
@@ -60,7 +63,10 @@ class SequenceSource(ABC):
 
 
 def sequence_law(source: SequenceSource, tokens: Tensor, predictions: Tensor) -> Tensor:
-    """P(x_1 … x_N) of sequences (B, N), with their ``next_laws``, shape (M, B)."""
+    """Return P(x_1 … x_N) of the sequences ``tokens`` (B, N) for each member, shape (M, B).
+
+    ``predictions`` are their ``next_laws``, (M, B, N, S).
+    """
     law = source.first_law()[:, tokens[:, 0].long()]
     for n in range(tokens.shape[1] - 1):
         following = tokens[None, :, n + 1, None].long().expand(law.shape[0], -1, -1)
@@ -94,9 +100,11 @@ class SharedSource(SequenceSource, Generic[D]):
         self, kernels: Tensor, first: Tensor | None, length: int, generator: torch.Generator,
         each: int = 1,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """A sequence for each of M·batch kernels, and its next symbols, (M, batch, N) each.
+        """Sample a sequence from each of M·batch kernels: inputs and next symbols.
 
-        ``each`` states, one after the other, are seen as one symbol.
+        Both are uint8, (M, batch, N). ``first`` is the law of the first k symbols, None if uniform.
+        Where kernels are on pairs (symbol, hidden state), a pair has number symbol·``each`` +
+        state, and the symbol alone is returned.
         """
         paths = sample_kernels(kernels, first, length, generator)
         symbols = (x.div(each, rounding_mode="floor").to(torch.uint8) for x in paths)
@@ -186,8 +194,9 @@ class MarkovSource(SequenceSource):
 def _binary_paths(u: Tensor, zero_below: Tensor) -> tuple[Tensor, Tensor]:
     """Two-state paths from uniforms (M, B, N + 1) and P(0 | start, 0, 1), shape (M, 3).
 
-    Step n maps the state s to c ⊕ (d ∧ s), and maps after maps are of that form. All sequences are
-    composed as one long row: a first step has d = 0, and nothing reaches over it.
+    Returned are inputs and next symbols, (M, B, N). Step n maps the state s to c ⊕ (d ∧ s), and
+    maps after maps are of that form. All sequences are composed as one long row: a first step has
+    d = 0, and nothing reaches over it.
     """
     image = (u >= zero_below[:, 1, None, None]).view(torch.uint8)
     moves = (u >= zero_below[:, 2, None, None]).view(torch.uint8).bitwise_xor_(image)
@@ -300,4 +309,5 @@ class PriorSource(SharedSource[Prior]):
         return tokens, kernel_laws(kernels, tokens.flatten(0, 1)).unflatten(0, tokens.shape[:2])
 
     def _kernels(self, batch: int, generator: torch.Generator) -> Tensor:
+        """Draw a kernel from the prior for each of M·batch sequences, (M·batch, S^k, S)."""
         return self.data.draw(self.members * max(batch, 0), generator)

@@ -140,9 +140,10 @@ def _norm(x: Tensor, scale: Tensor | None) -> Tensor:
 def _attention(
     arch: Architecture, block: dict[str, Tensor | None], x: Tensor, traced: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """W_O Σ_i att_{n,i} W_V x_i for x of shape (..., batch, n, d), and the softmax's att if traced.
+    """W_O Σ_i att_{n,i} W_V x_i for x of shape (..., batch, n, d), and att, (..., heads, n, n).
 
-    In single precision on a GPU torch's fused attention never writes att to memory.
+    In place of att None for uniform attention, and where torch's fused attention, which never
+    writes it to memory, is taken: in single precision on a GPU, unless ``traced``.
     """
     n = x.shape[-2]
     visible = visible_positions(n, arch.window, x.device)
@@ -178,7 +179,7 @@ def _attention(
 def _state_space(
     arch: Architecture, block: dict[str, Tensor | None], x: Tensor
 ) -> tuple[Tensor, None]:
-    """W_O h_n for x of shape (..., batch, n, d)."""
+    """W_O h_n of a state-space layer, gated if it has a gate, for x of shape (..., batch, n, d)."""
     inputs = _inputs(block, "value", x)
     raw = block["decay"]
     assert arch.decay is not None and raw is not None
@@ -189,7 +190,10 @@ def _state_space(
 def _selective(
     arch: Architecture, block: dict[str, Tensor | None], x: Tensor
 ) -> tuple[Tensor, None]:
-    """W_O H_n W_Q x_n for x of shape (..., batch, n, d), as sums over the past."""
+    """W_O H_n φ(W_Q x_n) of a selective recurrence, gated if it has a gate, as sums over the past.
+
+    For x of shape (..., batch, n, d).
+    """
     query, key, value = (
         u.relu() if arch.channel_activation else u
         for u in (_inputs(block, name, x) for name in ("query", "key", "value"))
@@ -204,7 +208,7 @@ def _selective(
 
 
 def _gated(block: dict[str, Tensor | None], x: Tensor, read: Tensor) -> Tensor:
-    """The inputs of a recurrence, times silu(W_G x) where the block has a gate."""
+    """What W_O reads of a recurrence, ``read``, times silu(W_G x) where the block has a gate."""
     return read if block["output_gate"] is None else read * silu(_linear(x, block["output_gate"]))
 
 
