@@ -541,7 +541,7 @@ class RosenbrockSolver:
         self.minima_below = minima_below
 
     def ends(self, start: Tensor, steps: Steps, once: bool = False) -> Iterator[EndStates]:
-        """The end states of starts (n, k), part by part."""
+        """Follow starts (n, k) to their ends; yield their end states part by part."""
         squares = _SQUARES if start.device.type == "cpu" else _SQUARES_ON_GPU
         followed = partial(self._follow_with_tolerances, steps, {})
         for part in start.split(max(1, squares // start.shape[1] ** 2)):
@@ -570,7 +570,7 @@ class RosenbrockSolver:
         return follow(self.model, start, steps, zero, replays, self.minima_below)
 
     def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
-        """θ (T, n, k) at the times (T, n), from ``start`` at times[0]; NaN if not known."""
+        """Return θ (T, n, k) at the times (T, n), from ``start`` at times[0]; NaN if not known."""
         path = start.new_full((len(times), *start.shape), torch.nan)
         path[0] = start
         times = (times - times[0]).to(start)
@@ -620,7 +620,7 @@ class RosenbrockSolver:
         return found
 
     def times(self, start: Tensor, ends: Limits, fraction: float, steps: Steps) -> Tensor:
-        """The times (n,) when ``fraction`` of the excess loss is left; NaN if never."""
+        """Return the times (n,) when ``fraction`` of the excess loss is left; NaN if never."""
         until = partial(self.until, steps=steps)
         return times_to_fraction(until, start, self.model.loss(start), ends.loss, fraction)
 
@@ -801,9 +801,11 @@ def _speed(rows: BatchState) -> Tensor:
 def _termination(
     rows: BatchState, end_losses: EndLosses | None, first: bool, looks: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Decide which rows stop: ``first`` before any step, and at rest only those in ``looks`` (m,).
+    """Decide which rows stop, and why, by where they are and how they move.
 
-    Returns why, (m,), GOING for those that do not, and a mask of coordinates that end at zero.
+    ``first`` says that no step was taken yet; only rows in the mask ``looks`` (m,) may be at rest.
+    Returns why, (m,), a value of ``return_codes``, ``_DRIFTING_ROW``, or GOING for rows that do not
+    stop; and a mask (m, k) of coordinates that end at zero.
     """
     size, why = rows.size(), torch.full_like(rows.index, GOING)
     speed, noise = rows.field.abs(), _noise(rows)
@@ -837,9 +839,10 @@ def _termination(
 def _rest_or_drift(
     rows: BatchState, index: Tensor, end_losses: EndLosses | None, noise: Tensor
 ) -> Tensor:
-    """Decide whether the quiet rows in ``index`` are at rest, an entry each.
+    """Decide whether the quiet rows in ``index`` are at rest; ``noise`` is ``_noise`` of all rows.
 
-    Returns REST; ``_DRIFTING_ROW`` for those at rest by their curvature alone; or GOING.
+    Returns for each of them REST; ``_DRIFTING_ROW`` if it is at rest by its curvature alone; or
+    GOING.
     """
     theta, field, jacobian = (x[index] for x in (rows.theta, rows.field, rows.jacobian))
     seen, size = rows.chart.seen, rows.size()[index]
@@ -905,7 +908,7 @@ def _noise(rows: BatchState) -> Tensor:
 
 
 def _falling(rows: BatchState, noise: Tensor) -> Tensor:
-    """Coordinates that fall to zero exponentially while nothing else moves any more, (m, k)."""
+    """Mask of coordinates that fall to zero exponentially while no other moves any more, (m, k)."""
     falls, allowed = _may_fall(rows, noise)
     index = falls.any(1).nonzero()[:, 0]
     if len(index):  # whether they fall as fast further down, and nothing else moves there

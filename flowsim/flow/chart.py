@@ -52,14 +52,14 @@ class Chart:
         return cls(signs, logarithmic, at_zero, seen, zero)
 
     def to_chart(self, theta: Tensor) -> Tensor:
-        """y(θ), shape (n, k); zero for a coordinate that is held at zero, NaN for another sign."""
+        """Return y of θ (n, k): 0 of a coordinate that is held at zero, NaN of another sign."""
         if not self.any_logarithmic:
             return theta
         logs = torch.where(self.signs == 0, 0.0, (self.signs * theta).log().clamp_min(-700.0))
         return torch.where(self.logarithmic, logs, theta)
 
     def to_theta(self, y: Tensor) -> Tensor:
-        """θ(y), shape of y; a logarithm below −700 counts as −700, so that no θᵢ underflows."""
+        """Return θ of y (..., n, k); logarithms count as −700 at least: no θᵢ underflows."""
         if not self.any_logarithmic:
             return y
         size = y.clamp_min(-700.0).exp()
@@ -68,7 +68,7 @@ class Chart:
         return torch.where(self.logarithmic, self.signs * size, y)
 
     def push(self, theta: Tensor, vector: Tensor) -> Tensor:
-        """A tangent vector in the chart: vᵢ/θᵢ for a logarithmic coordinate, vᵢ otherwise."""
+        """Return a tangent vector at θ in the chart: vᵢ/θᵢ for a logarithm, otherwise vᵢ."""
         if not self.any_logarithmic:
             return vector
         ratio = vector / theta
@@ -77,12 +77,12 @@ class Chart:
         return ratio if self.all_logarithmic else torch.where(self.logarithmic, ratio, vector)
 
     def velocity(self, model: Model, y: Tensor) -> Tensor:
-        """dy/dt of the model's flow at y, shape of y."""
+        """Return dy/dt of the model's flow at y (n, k), of the same shape."""
         theta = self.to_theta(y)
         return self.push(theta, model.field(theta))
 
     def push_jacobian(self, theta: Tensor, rates: Tensor, jacobian: Tensor) -> Tensor:
-        """∂(dy/dt)/∂y, shape (n, k, k), from ∂(dθ/dt)/∂θ there and ``rates`` = dy/dt."""
+        """Return ∂(dy/dt)/∂y, (n, k, k), given ∂(dθ/dt)/∂θ at θ, and ``rates``, which is dy/dt."""
         if not self.any_logarithmic:
             return jacobian
         scale = torch.where(self.logarithmic, theta, 1.0)
@@ -98,7 +98,7 @@ class Chart:
 
     @classmethod
     def joined(cls, parts: list[Chart]) -> Chart:
-        """The chart of the rows of all parts."""
+        """Join the charts of several batches into one of all their rows."""
         signs = torch.cat([part.signs for part in parts])
         logarithmic = torch.cat([part.logarithmic for part in parts])
         at_zero = any(part.at_zero for part in parts)

@@ -144,7 +144,7 @@ class Growth:
         return blows
 
     def _grows_on(self, notes: _Notes, rows: Tensor) -> Tensor:
-        """Mask of the coordinates that grow on and on by these notes, (m, k)."""
+        """Mask of coordinates of rows that grow without end, by notes of one kind, (m, k)."""
         rate, ratio = notes.rates(rows)
         same = (rate[:, -3:].sign() == rate[:, -1:].sign()).all(1) & (rate[:, -1] != 0)
         same &= self.turned[rows] <= notes.time[rows, -4].unsqueeze(1)

@@ -104,7 +104,7 @@ class EndStates(Columns):
         evaluations: Tensor,
         near: Tensor | None = None,
     ) -> EndStates:
-        """End states of trajectories that met no kink, asked no neighbours and have no period.
+        """Make end states of trajectories that met no kink, asked no neighbours and have no period.
 
         The status is that of the reason.
         """
@@ -122,7 +122,7 @@ class EndStates(Columns):
 
 
 def label_ends(model: Model, ends: EndStates, by: Rule | None = None) -> Limits:
-    """The limits of trajectories that stopped in these states: a label each, and what decided it.
+    """Label trajectories that stopped in these states; return their limits, and what decided each.
 
     A critical start and a point of rest are named by loss and curvature. A plane on which
     trajectories end holds global minima where every end has the least loss, and so does a known end

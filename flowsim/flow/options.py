@@ -43,7 +43,10 @@ class Steps(NamedTuple):
     most: int
 
     def finer(self, part: float, least: float = 1e-12, more: int = 1) -> Steps:
-        """This part of the tolerances, rtol not below ``least``, and more steps."""
+        """Return finer steps: the tolerances times ``part``, and ``more`` times as many steps.
+
+        rtol does not fall below ``least``, nor atol below 1e-13.
+        """
         return Steps(max(self.rtol * part, least), max(self.atol * part, 1e-13), more * self.most)
 
 
@@ -99,11 +102,11 @@ class SolverOptions:
             raise InputError("optimizers and torchdiffeq run on the CPU: omit the device")
 
     def counted(self, what: str, count: int) -> Callable[[int], object] | None:
-        """Announce a stage of the work; returns what to call with the number done."""
+        """Announce a stage of work, ``count`` of ``what``; return what to call with those done."""
         return None if self.next_stage is None else self.next_stage(what, count)
 
     def attributes(self) -> dict[str, Any]:
-        """Attributes for a record: tolerances, or the optimizer's numbers."""
+        """Return the attributes of a record: tolerances and device, or the optimizer's numbers."""
         if self.optimizer is not None:
             return dict(self.optimizer.attributes())
         usual = {"max_steps": None, "integrator": "flowsim", "device": "cpu"}
@@ -119,23 +122,23 @@ class Columns:
     """Tensors or arrays with one entry per start, as the fields of a dataclass."""
 
     def numpy(self: _Some) -> _Some:
-        """The same as numpy arrays."""
+        """Return the same columns as numpy arrays."""
         return self._each(Tensor.numpy)
 
     def tensors(self: _Some) -> _Some:
-        """The same as tensors."""
+        """Return the same columns as tensors."""
         return self._each(torch.as_tensor)
 
     def on(self: _Some, device: str) -> _Some:
-        """The same on another device."""
+        """Return the same columns on another device."""
         return self._each(lambda column: column.to(device))
 
     def at(self: _Some, which: Tensor) -> _Some:
-        """The rows of a mask of the leading shape, (n,)."""
+        """Return the entries of the starts in a mask of the leading shape."""
         return self._each(lambda column: column[which])
 
     def store(self: _Some, which: Tensor, other: _Some) -> None:
-        """Replace those of a mask, (n,), by others."""
+        """Replace, in place, the entries of a mask, or of numbers of rows, by ``other``'s."""
         for f in fields(cast(Any, self)):
             getattr(self, f.name)[which] = getattr(other, f.name)
 
@@ -146,7 +149,7 @@ class Columns:
 
     @classmethod
     def joined(cls: type[_Some], parts: list[_Some], lead: torch.Size) -> _Some:
-        """All rows of the parts, with the leading shape ``lead``."""
+        """Join all rows of the parts, in order, and give them the leading shape ``lead``."""
         names = [f.name for f in fields(cast(Any, cls))]
         columns = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
         return cls(**{name: c.reshape(lead + c.shape[1:]) for name, c in columns.items()})
@@ -213,6 +216,7 @@ def accepts_starts(function: _Function) -> _Function:
     @quickly
     @wraps(function)
     def checked(model: Model, theta0: Numbers, *more: Any, **named: Any) -> Any:
+        # ``wraps`` gives it the docstring of ``function``
         starts = to_tensor(theta0, "starts")
         check_coordinates(model.name, model.coordinates)
         k = len(model.coordinates)
@@ -241,9 +245,9 @@ def _check_tolerances(rtol: float | None, atol: float) -> None:
 
 
 def check_times(t: Numbers, each: tuple[int, ...] = ()) -> Tensor:
-    """``t`` as a tensor of at least two increasing, finite times (T,); else InputError.
+    """Return ``t`` as a tensor; InputError unless it has at least two increasing, finite times.
 
-    Starts of the shape ``each`` may have times of their own, (T, *each) too.
+    Its shape is (T,); starts of the shape ``each`` may have times of their own, (T, *each), too.
     """
     times = to_tensor(t, "t")
     shaped = times.ndim == 1 or (times.ndim > 1 and times.shape[1:] == each)

@@ -32,7 +32,7 @@ def find_limits(
     solver: Solver | None = None,
     once: bool = False,
 ) -> Limits:
-    """The end of the gradient-flow trajectory of every start.
+    """Find the end of the gradient-flow trajectory of every start.
 
     The label says what the orbit did: it met the global minima; or e fell to zero where the plane
     e = 0 attracts; or it came to rest at a point that loss and curvature identify; or it
@@ -97,7 +97,9 @@ def find_limits(
 
 
 def limits_by(model: Model, theta: Tensor, options: SolverOptions) -> Limits:
-    """``find_limits`` as ``options`` says; the limits are on the CPU wherever they were found.
+    """Find the limits of starts θ (..., k) with the solver and tolerances in ``options``.
+
+    As ``find_limits``; they are returned on the CPU wherever they were found.
 
     Raises:
         InputError: CUDA for a model whose engine is compiled for the CPU.
@@ -122,7 +124,7 @@ def limits_by(model: Model, theta: Tensor, options: SolverOptions) -> Limits:
 def trajectories(
     model: Model, theta0: Numbers, t: Numbers, rtol: float = 1e-10, atol: float = 1e-12
 ) -> Any:
-    """Trajectories of dθ/dt = −G⁻¹∇L at the times ``t``, in physical gradient-flow time.
+    """Follow trajectories of dθ/dt = −G⁻¹∇L to the times ``t``, in physical gradient-flow time.
 
     The same as ``integrate``, and much faster for many rows: every row has steps of its own, which
     need not end on the requested times. Where L = ℓ(Δ) the steps are explicit (``flow.gap.timed``);
@@ -167,7 +169,7 @@ _LEFT, _TIMES, _FEWER, _COARSER = 1e-4, 160, 64, 1e-6
 def drawn_orbits(
     model: Model, start: Tensor, limits: Limits, rtol: float | None = None, left: float = _LEFT
 ) -> tuple[Tensor, Tensor]:
-    """Orbits until this part of their excess loss is left, each at times of its own.
+    """Follow orbits until the part ``left`` of their excess loss is left, at times of their own.
 
     Half of the times are evenly spaced, half in their logarithm. An orbit whose loss never settles
     is shown for twenty times the inverse of the rate of its end losses. An orbit that comes back is
@@ -199,7 +201,7 @@ def hitting_times(
     rtol: float | None = None,
     limits: Limits | None = None,
 ) -> Any:
-    """Physical time until it is learned: ``settling_times`` of starts that reach the global minima.
+    """Find the times until it is learned: ``settling_times`` of starts that reach global minima.
 
     A model that names no end losses counts starts that reach any minimum, or infinity.
 
@@ -222,7 +224,10 @@ def hitting_times(
 
 
 def learned_labels(model: Model) -> tuple[Label, ...]:
-    """The labels of limits at which it is learned."""
+    """Return the labels of limits at which it is learned.
+
+    The global minima; any minimum, or infinity, for a model that names no end losses.
+    """
     if model.end_losses() is not None:
         return (Label.GLOBAL_MINIMUM,)
     return (Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM, Label.INFINITY)
@@ -236,7 +241,7 @@ def settling_times(
     rtol: float | None = None,
     limits: Limits | None = None,
 ) -> Any:
-    """Physical time until the excess loss has fallen to ``fraction`` of its start.
+    """Find the physical time until the excess loss has fallen to ``fraction`` of its start.
 
     The excess is L(θ(t)) − L(θ(∞)), with the limit found by ``find_limits``, whatever it is; it
     falls all the time, so the moment is unique; along a field that is no gradient it is the first
@@ -274,7 +279,10 @@ def _times(
     limits: Limits | None,
     labels: tuple[Label, ...],
 ) -> Tensor:
-    """The times of rows that move and end with one of the labels, of starts (..., k)."""
+    """Return ``settling_times`` (...) of the starts that move and end with one of ``labels``.
+
+    NaN of the other starts (..., k); the limits are found where None are given.
+    """
     if not 0 < fraction < 1:
         raise InputError(f"fraction must lie strictly between 0 and 1, not {fraction}")
     limits = find_limits(model, theta0) if limits is None else limits.tensors()

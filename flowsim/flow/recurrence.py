@@ -516,7 +516,7 @@ class Circles:
             self.news |= bool(found.any())
 
     def _try_returns(self, attempt: int, state: Any) -> None:
-        """Follow rows that seem to come back for a turn: are they closed, or near a cycle?"""
+        """Follow rows that seem to come back for a turn, and note the periods of those that do."""
         index, returns = state.index, self.returns
         # a row most of whose steps are very short creeps along a jump, and is not closed
         tried = padded_indices((self.turns[index] > 0) & (2 * state.short < attempt))
@@ -528,7 +528,7 @@ class Circles:
             self._leave(index, tried[self.period[rows].isfinite()], state.chart)
 
     def _try_wanderers(self, state: Any) -> None:
-        """Find which rows wander in a bounded set; what has slowed down settles."""
+        """Mark, in ``stays``, rows that wander in a bounded set and have not slowed down."""
         moves = state.field.abs().amax(1) > _SETTLES * state.fastest
         if self.passages is not None:
             moves &= ~self.passages.begun(state.index)
@@ -539,7 +539,10 @@ class Circles:
             self.stays[rows], self.news = wander, True
 
     def _leave(self, index: Tensor, found: Tensor, chart: Chart) -> None:
-        """Forget the periods of rows that pass a cycle which attracts in some directions alone."""
+        """Forget the periods of rows that only pass a cycle, since a direction grows beside it.
+
+        ``found`` are places in ``index``, where the periods are new.
+        """
         found = found[torch.cat([found[:1] >= 0, index[found].diff() != 0])]
         if len(found) and self.sink.shape[1] > 2:
             rows, fine = index[found], self._fines[0]
@@ -548,7 +551,7 @@ class Circles:
             self.period[rows], self.returns.drifts[rows] = torch.nan, True
 
     def note_ends(self, ends: EndStates, spent: Tensor) -> None:
-        """Note the periods, and which rows that spent their steps, (n,), stay near."""
+        """Write periods into ``ends``, and STAYS for rows that ``spent`` (n,) their steps near."""
         ends.period = torch.where(ends.why == REPEATS, self.period, torch.nan)
         rows = (spent & (ends.why == OUT_OF_STEPS)).nonzero()[:, 0]
         ends.why[rows[self.returns.stays_near(rows)]] = STAYS
@@ -792,16 +795,17 @@ def spirals(
     outward: bool,
     surely: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Mask of rows at θ (m, k) that spiral into a sink near ``centre``, and the sinks.
+    """Find which rows at θ (m, k) spiral into a sink near ``centre`` (m, k), or ``outward``.
 
-    The first row stands for all rows with the same number, ``index`` (m,).
+    Returns their mask (m,), and the sinks (m, k). The first row stands for all rows with the same
+    number, ``index`` (m,).
 
     Newton's method finds the sink. Copies of the row, at its displacement from there times 1, 1/2,
     1/4, …, must all be nearer after a turn, and those between; where the sink has no rate, by a
-    power of their distance. Of rows that spiral ``outward``
-    without end copies at the displacement times 1, 2, 4, … must be further away; the coordinates
-    that turn are NaN. ``fines`` follow them with larger errors first, which decide what is clear,
-    and those with a rate with small ones only if ``surely``.
+    power of their distance. Of rows that spiral ``outward`` without end copies at the displacement
+    times 1, 2, 4, … must be further away; the coordinates that turn are NaN in the sinks. ``fines``
+    follow them with larger errors first, which decide what is clear, and those with a rate with
+    small ones only if ``surely``.
     """
     sink = centre
     for _ in range(12):

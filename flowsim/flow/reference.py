@@ -61,7 +61,7 @@ def integrate(
     atol: float = 1e-12,
     progress: Callable[[float], object] | None = None,
 ) -> Any:
-    """Trajectories of dθ/dt = −G⁻¹∇L at the times ``t``, in physical gradient-flow time.
+    """Follow trajectories of dθ/dt = −G⁻¹∇L to the times ``t``, in physical gradient-flow time.
 
     Dormand-Prince 8(7) of torchdiffeq steps exactly onto every requested time (its interpolant is
     of lower order than its step). The batch shares its steps, and the error norm is the maximum
@@ -96,6 +96,7 @@ def integrate(
     starts, times = theta0.reshape(-1, theta0.shape[-1]), check_times(t).to(theta0)
 
     def field(t: Tensor, y: Tensor, chart: Chart, rows: Tensor) -> Tensor:
+        """Return dy/dt, and report the share of the times before t."""
         if progress is not None:
             progress(float((times <= t).sum()) / len(times))
         return chart.velocity(model, y)
@@ -140,6 +141,7 @@ def _followed(
         chart, calls = Chart.at(model, theta[rows]), 0
 
         def velocity(t: Tensor, y: Tensor) -> Tensor:
+            """Return dy/dt of these rows, and count the call."""
             nonlocal calls
             calls += 1
             return field(t, y, chart, rows)
@@ -171,7 +173,7 @@ def reference_limits(
     atol: float = 1e-12,
     progress: Callable[[int], object] | None = None,
 ) -> Limits:
-    """Ends of orbits by torchdiffeq's odeint.
+    """Find the ends of orbits by torchdiffeq's odeint.
 
     If L = ℓ(Δ), orbits are those of ±∇Δ, along which Δ never turns: an orbit that has passed Δ*
     reaches the global minima there, one whose ∇Δ vanishes ends at a critical point, and its
@@ -218,7 +220,7 @@ def reference_labels(
     atol: float = 1e-12,
     progress: Callable[[int], object] | None = None,
 ) -> Any:
-    """The labels of :func:`reference_limits`, int8, shape (...), as tensor or array as given.
+    """Return the labels of :func:`reference_limits`, int8, shape (...), a tensor or array as given.
 
     Args:
         model, theta0, rtol, atol, progress: as there.
@@ -239,7 +241,7 @@ def _decide(
     ends: bool,
     progress: Callable[[int], object] | None,
 ) -> Limits:
-    """Limits of starts (..., k); without ``ends`` only their labels are of use."""
+    """Find the limits of starts (..., k); without ``ends`` only their labels are of use."""
     rtol, by_gap = rtol or default_rtol(model), solver_of(model).variable == "logit gap"
     steps, report = Steps(rtol, atol, _GAP_STEPS), progress or (lambda _: None)
     found = _unmoved(model, starts.reshape(-1, starts.shape[-1]))
@@ -300,6 +302,7 @@ def _follow_in_time(
     chart, calls = Chart.at(model, theta), 0
 
     def field(_: Tensor, y: Tensor) -> Tensor:
+        """Return v/(1 + ‖v‖) at y (1, k), or raise ``_Spent`` when it was called too often."""
         nonlocal calls
         calls += 1
         if calls > most:
@@ -363,6 +366,7 @@ def _follow_by_gap(model: Any, found: EndStates, index: Tensor, steps: Steps, en
     steep = model.logit_gap_gradient(theta).norm(dim=1)
 
     def field(_: Tensor, y: Tensor, chart: Chart, rows: Tensor) -> Tensor:
+        """Return the rescaled field at y of the rows of these numbers."""
         point, way = chart.to_theta(y), side[rows]
         v = way[:, None] * chart.push(point, model.logit_gap_gradient(point) / metric)
         speed = 1 + v.norm(dim=1)
@@ -406,6 +410,7 @@ def _landed(model: Any, theta: Tensor, past: Tensor, steps: Steps) -> Tensor:
     metric = theta.new_tensor(model.metric)
 
     def field(u: Tensor, y: Tensor, chart: Chart, rows: Tensor) -> Tensor:
+        """Return dy/du of the rows of these numbers."""
         point = chart.to_theta(y)
         slope = model.logit_gap_gradient(point)
         ahead = slope / metric
@@ -418,7 +423,7 @@ def _landed(model: Any, theta: Tensor, past: Tensor, steps: Steps) -> Tensor:
 
 
 def sample_size(model: Model) -> int:
-    """Default number of labels to confirm: 256, or 16 where torchdiffeq takes a second a start."""
+    """Return the usual number of labels to confirm: fewer where torchdiffeq takes long a start."""
     return solver_of(model).defaults.confirm
 
 

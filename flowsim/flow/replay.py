@@ -462,6 +462,7 @@ def _calls(form: str) -> _Write:
     """Return what writes an operation as ``form``, filled in with the texts of its arguments."""
 
     def write(w: _Writer, *args: Any) -> str:
+        """Fill in the form."""
         texts = [w.text(x) for x in args]
         return form.format(*texts, args=", ".join(texts))
 

@@ -33,26 +33,28 @@ class Solver(Protocol):
     def variable(self) -> Literal["time", "logit gap"]: ...
 
     def ends(self, start: Tensor, steps: Steps, once: bool = False) -> Iterator[EndStates]:
-        """Final states of starts (n, k), part by part; ``label_ends`` labels them.
+        """Follow starts (n, k) to their ends; yield their end states part by part, in order.
+
+        ``label_ends`` labels them.
 
         With ``once`` a start need not be followed again to be sure of its side of a boundary.
         """
         ...
 
     def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
-        """θ (T, n, k) at the times (T, n), from ``start`` (n, k) at times[0]; NaN if not known."""
+        """Return θ (T, n, k) at the times (T, n), from ``start`` (n, k) at times[0]; else NaN."""
         ...
 
     def times(self, start: Tensor, ends: Limits, fraction: float, steps: Steps) -> Tensor:
-        """The times (n,) when ``fraction`` of the excess loss over the end's is left; NaN if never.
+        """Return the times (n,) when ``fraction`` of the excess loss over the end's is left.
 
-        The starts (n, k) move, and their ends are resolved.
+        NaN if never. The starts (n, k) move, and their ends are resolved.
         """
         ...
 
 
 def solver_of(model: Model) -> Solver:
-    """The solver of the model's own choice, or the one for any loss.
+    """Return the solver of the model's own choice, or the one for any loss.
 
     >>> import flowsim
     >>> solver_of(flowsim.model("canonical", 0.5, 0.8)).variable

@@ -47,11 +47,14 @@ class LogitGapSolver:
 
     @cached_property
     def engine(self) -> Any:
-        """The compiled loops."""
+        """The compiled loops that call the model's own functions, as attributes."""
         return engine_of(self.system)
 
     def ends(self, start: Tensor, steps: Steps, once: bool = False) -> Iterator[EndStates]:
-        """The end states of starts (n, k), part by part; a row in doubt costs no more."""
+        """Follow starts (n, k) to their ends; yield their end states part by part.
+
+        A row in doubt is followed again within the loops, whatever ``once`` says.
+        """
         model, system = self.model, self.system
         units = 1.0 - np.array(model.keeps_sign, float)
         scale = np.array(system.scale or 1.0)
@@ -75,7 +78,7 @@ class LogitGapSolver:
             yield states
 
     def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
-        """θ (T, n, k) at the times (T, n), from ``start`` at times[0]; NaN if not known."""
+        """Return θ (T, n, k) at the times (T, n), from ``start`` at times[0]; NaN if not known."""
         system = self.system
         rows = _rows(start) * (system.scale or 1.0)
         since = _rows((times[1:] - times[0]).T) / system.time
@@ -89,7 +92,7 @@ class LogitGapSolver:
         return torch.from_numpy(path).transpose(0, 1).to(start.device)
 
     def times(self, start: Tensor, ends: Limits, fraction: float, steps: Steps) -> Tensor:
-        """The times (n,) when ``fraction`` of the excess loss is left.
+        """Return the times (n,) when ``fraction`` of the excess loss is left.
 
         NaN where the excess at the start is lost in rounding.
         """

@@ -144,14 +144,14 @@ class SwitchingSolver:
         self.model, self.compiled, self.defaults = model, compiled, compiled
 
     def ends(self, start: Tensor, steps: Steps, once: bool = False) -> Iterator[EndStates]:
-        """The end states of starts (n, k), part by part."""
+        """Follow starts (n, k) to their ends; yield their end states part by part."""
         compiled = self.compiled
         again = steps.finer(compiled.finer, compiled.finest, compiled.more)
         for part in start.split(max(1, min(8 * compiled.at_once, _SQUARES // start.shape[1] ** 2))):
             yield resolve_near_saddles(self.follow, self.model, part, steps, again, once)
 
     def follow(self, start: Tensor, steps: Steps) -> EndStates:
-        """The end states of rows (n, k), of one integration at these tolerances."""
+        """Follow starts (n, k) once, at these tolerances; return their end states."""
         model, compiled = self.model, self.compiled
         found = follow_rows(model, compiled, start, steps)
         why, end_losses = found.why.clone(), model.end_losses()
@@ -175,7 +175,7 @@ class SwitchingSolver:
         return states
 
     def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
-        """θ (T, n, k) at the times (T, n), from ``start`` at times[0]; NaN if not known."""
+        """Return θ (T, n, k) at the times (T, n), from ``start`` at times[0]; NaN if not known."""
         found = follow_rows(self.model, self.compiled, start, steps, (times[1:] - times[0]).T)
         critical = found.why == return_codes.CRITICAL
         found.theta[critical] = start[critical]
@@ -184,7 +184,7 @@ class SwitchingSolver:
         return torch.cat([start[None], torch.where(unwritten, found.theta, found.path)])
 
     def times(self, start: Tensor, ends: Limits, fraction: float, steps: Steps) -> Tensor:
-        """The times (n,) when ``fraction`` of the excess loss is left; NaN if never."""
+        """Return the times (n,) when ``fraction`` of the excess loss is left; NaN if never."""
 
         def until(rows: Tensor, wanted: Tensor) -> Tensor:
             """Return the times (n,) at which rows (n, k) have the losses ``wanted``; else NaN."""
