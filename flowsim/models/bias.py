@@ -29,7 +29,10 @@ _LAST_STEP, _MOST_STEPS = 3e-6, 200
 
 @compiled
 def optimal_shift(square, gamma, a, low, high, reals, memory):
-    """β that minimises the loss, by Halley's method inside a shrinking bracket from low to high."""
+    """Return the β that minimises the loss, between ``low`` and ``high``.
+
+    By Halley's method inside a shrinking bracket, over the ranges in memory.
+    """
     p, q = reals[P], reals[Q]
     mean0 = mean_logit(square, gamma, a, 0, reals, memory) / reals[PI0]
     mean1 = mean_logit(square, gamma, a, 1, reals, memory) / reals[PI1]
@@ -67,13 +70,13 @@ def optimal_shift(square, gamma, a, low, high, reals, memory):
 
 @compiled
 def mean_logit(square, gamma, a, x, reals, memory):
-    """Σ weight·h given x, h the logit up to β."""
+    """Return Σ weight·h over the law given x, h being the logit without β."""
     return _log_sum(square, gamma, a, x, 1.0, 0.0, 0.0, reals, memory)[3]
 
 
 @compiled(reassoc=True, no_cpython_wrapper=True)
 def _sigmoid_power_sums(points, weights, level, steep, sign):
-    """Σ weight·(u, u², u³) with u = σ(level + steep·m), and Σ weight·sign·(level + steep·m)."""
+    """Return Σ weight·u, u² and u³, u = σ(level + steep·m), and Σ weight·sign·(level + steep·m)."""
     s1 = s2 = s3 = s4 = 0.0
     for j in range(points.shape[0]):
         f = level + steep * points[j]
@@ -87,7 +90,10 @@ def _sigmoid_power_sums(points, weights, level, steep, sign):
 
 @compiled(no_cpython_wrapper=True)
 def _log_sum(square, gamma, a, x, sign, y, extra, reals, memory):
-    """log(Σ weight·σ(sign·h + y) + extra) given x, its two derivatives in y, and Σ weight·h + …."""
+    """Return log(Σ weight·σ(sign·h + y) + extra) given x, its two derivatives by y, and a mean.
+
+    The last is Σ weight·(h + sign·y).
+    """
     s1 = s2 = s3 = s4 = 0.0
     for n in range(int(memory[COUNT])):
         given, _, points, weights, count, level, steep = range_at(n, square, gamma, a, memory)
@@ -107,7 +113,7 @@ def _log_sum(square, gamma, a, x, sign, y, extra, reals, memory):
 
 @compiled(no_cpython_wrapper=True)
 def _log_exponentials(square, gamma, a, x, sign, reals, memory):
-    """log Σ weight·exp(sign·h) given x."""
+    """Return log Σ weight·exp(sign·h) over the law given x."""
     top, total = -np.inf, 0.0
     for n in range(int(memory[COUNT])):
         given, _, points, weights, count, level, steep = range_at(n, square, gamma, a, memory)
@@ -124,7 +130,10 @@ def _log_exponentials(square, gamma, a, x, sign, reals, memory):
 
 @compiled(nrt=True)
 def best_shifts(logits, weights, p, q, found):
-    """Write β of rows of logits (n, 2, J) given x = 0 and 1, of weights (2, J), to found (n,)."""
+    """Write the optimal β of each of n rows of logits to ``found`` (n,); NaN where not finite.
+
+    ``logits`` (n, 2, J) and ``weights`` (2, J) are given x = 0 and x = 1.
+    """
     n, _, count = logits.shape
     pi1 = p / (p + q)
     reals, memory = np.empty(4 + 4 * count), np.zeros(FIRST + 2 * RANGE)

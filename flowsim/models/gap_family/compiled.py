@@ -26,7 +26,7 @@ _FAR_AWAY = 40.0
 
 
 def loss_parameters(chain: BinaryChain) -> LossParameters:
-    """Arguments of ``loss`` and ``slope`` for a chain; the first is Δ*."""
+    """Return the arguments of ``loss`` and ``slope`` for a chain; the first is Δ*."""
     p, q = chain.p, chain.q
     pi0, pi1 = chain.stationary
     last = 4.0 * (1.0 - p) * (1.0 - q) / (p + q) ** 2
@@ -36,7 +36,7 @@ def loss_parameters(chain: BinaryChain) -> LossParameters:
 
 @compiled
 def slope(params: LossParameters, beyond: float) -> float:
-    """ℓ′ at Δ = Δ* + ``beyond``, with the sign of ``beyond`` and right to rounding next to Δ*.
+    """Return ℓ′ at Δ = Δ* + ``beyond``, with the sign of ``beyond`` and right to rounding.
 
     With d = π₀ − π₁ and the positive root x of x² + 2dx = P, P = 4π₀π₁ e^Δ, it is
     π₁ q (x − x*)/(x + 2π₀), and (x − x*)(x* + P/x) = P − P*. Where |Δ − Δ*| ≥ 600 it has its
@@ -65,7 +65,7 @@ def log_add(a: float, b: float) -> float:
 
 @compiled
 def optimal_logit(pi0: float, pi1: float, difference: float, gap: float) -> float:
-    """The logit f₀ after a zero that minimises the loss at logit gap Δ.
+    """Return the logit f₀ after a zero that minimises the loss at logit gap Δ = ``gap``.
 
     ``difference`` is π₀ − π₁. exp(f₀) is the positive root z of π₀ e^Δ z² + (π₀ − π₁) z = π₁, the
     zero of the loss's derivative in the bias. Of the root's two forms the one without cancellation
@@ -83,7 +83,7 @@ def optimal_logit(pi0: float, pi1: float, difference: float, gap: float) -> floa
 
 @compiled
 def loss(params: LossParameters, gap: float) -> float:
-    """ℓ(Δ) in nats: the cross-entropy at the logits f₀ and f₀ + Δ with the best f₀."""
+    """Return ℓ(Δ) in nats: the cross-entropy at the logits f₀ and f₀ + Δ with the best f₀."""
     _, p, q, pi0, pi1, difference, _, _ = params
     logit = optimal_logit(pi0, pi1, difference, gap)
     after_zero = cross_entropy(logit, p, 1.0 - p)
@@ -92,7 +92,10 @@ def loss(params: LossParameters, gap: float) -> float:
 
 @compiled(no_cpython_wrapper=True)
 def curvature(params: LossParameters, beyond: float) -> float:
-    """ℓ″ = π₀π₁ P/((x + 2π₀)² √(P + d²)) at Δ = Δ* + ``beyond``; 0 where ℓ′ has its limit."""
+    """Return ℓ″ at Δ = Δ* + ``beyond``; 0 where ℓ′ has its limit.
+
+    It is π₀π₁ P/((x + 2π₀)² √(P + d²)), in the letters of ``slope``.
+    """
     _, _, _, pi0, pi1, d, last, _ = params
     if not abs(beyond) < 600.0:
         return beyond - beyond  # NaN stays
@@ -104,7 +107,7 @@ def curvature(params: LossParameters, beyond: float) -> float:
 
 @compiled
 def derivatives(order: int, params: LossParameters, gaps: np.ndarray, found: np.ndarray) -> None:
-    """ℓ of order 0, ℓ′ of 1 or ℓ″ of 2 at each gap, shape (n,)."""
+    """Write ℓ (order 0), ℓ′ (1) or ℓ″ (2) at each of the ``gaps`` (n,) to ``found`` (n,)."""
     for i in range(len(gaps)):
         if order == 0:
             found[i] = loss(params, gaps[i])
@@ -118,7 +121,7 @@ def derivatives(order: int, params: LossParameters, gaps: np.ndarray, found: np.
 def optimal_logits(
     pi0: float, pi1: float, difference: float, gaps: np.ndarray, found: np.ndarray
 ) -> None:
-    """f₀ at each gap."""
+    """Write f₀ of ``optimal_logit`` at each of the ``gaps`` (n,) to ``found`` (n,)."""
     for i in range(len(gaps)):
         found[i] = optimal_logit(pi0, pi1, difference, gaps[i])
 
@@ -131,24 +134,25 @@ def far_away(x: float, w: float, target: float) -> bool:
 
 @compiled(no_cpython_wrapper=True)
 def is_far(e: float, w: float, third: float, target: float) -> bool:
+    """Return whether y is log|w|: e² or |Δ*| is large, and w is not 0."""
     return far_away(e * e, w, target)
 
 
 @compiled(no_cpython_wrapper=True)
 def split(far: bool, w: float) -> tuple[float, float]:
-    """The sign of w, and y."""
+    """Return the sign of w, and y: log|w| if ``far``, else |w|."""
     return -1.0 if w < 0 else 1.0, math.log(abs(w)) if far else abs(w)
 
 
 @compiled(no_cpython_wrapper=True)
 def joined(far: bool, sign: float, y: float) -> float:
-    """w, from its sign and y."""
+    """Return w, from its sign and y; the inverse of ``split``."""
     return sign * math.exp(y) if far else sign * y
 
 
 @compiled(no_cpython_wrapper=True)
 def weight(far: bool, y: float) -> tuple[float, float]:
-    """w², and dy/dlog|w|."""
+    """Return w² and dy/dlog|w| at y."""
     if far:
         return math.exp(2.0 * y), 1.0
     return y * y, y
@@ -156,7 +160,7 @@ def weight(far: bool, y: float) -> tuple[float, float]:
 
 @compiled(no_cpython_wrapper=True)
 def gain(far: bool, sign: float, y: float) -> float:
-    """g = 1 + 2w|w|."""
+    """Return g = 1 + 2w|w| at y."""
     return 1.0 + 2.0 * sign * weight(far, y)[0]
 
 

@@ -11,7 +11,7 @@ from flowsim.compiled import compiled
 
 
 class SequenceClasses(NamedTuple):
-    """Classes of sequences, q their last symbol and o the other one."""
+    """Classes of sequences as arrays over A classes; q is the last symbol, o the other one."""
 
     counts: np.ndarray  # how often qq, oq, qo and oo occurred as neighbours, shape (4, A)
     weight: np.ndarray  # probability of the class over the number of lengths; of sum one
@@ -19,7 +19,7 @@ class SequenceClasses(NamedTuple):
 
     @classmethod
     def merged(cls, counts: np.ndarray, weight: np.ndarray, chance: np.ndarray) -> SequenceClasses:
-        """Classes with equal counts put together; their chances are averaged by weight."""
+        """Return the classes with those of equal counts merged; chances are averaged by weight."""
         found, which = np.unique(counts, axis=1, return_inverse=True)
         which = which.reshape(-1)
         whole = np.bincount(which, weight)
@@ -37,7 +37,7 @@ def loss_and_derivatives(
     first: int,
     last: int,
 ) -> tuple[float, float, float, float, float, float]:
-    """L, ∂L/∂s, ∂L/∂β, ∂²L/∂s², ∂²L/∂s∂β and ∂²L/∂β² at one point.
+    """Return L, ∂L/∂s, ∂L/∂β, ∂²L/∂s², ∂²L/∂s∂β and ∂²L/∂β² at one point.
 
     Only the derivatives of order ``first`` to ``last`` are computed, the others are 0. Scores are
     1, 1 − s, s and 0 times β. With y = σ(z) the share that attention gives to q, z's second

@@ -19,7 +19,7 @@ from flowsim.models import autograd
 from flowsim.models.induction.ends import induction_landscape
 from flowsim.models.induction.field import SequenceClasses, write_losses_and_derivatives
 from flowsim.models.induction.plane import InductionPlane
-from flowsim.models.induction.rows import rows_of
+from flowsim.models.induction.rows import compiled_model_of
 
 #: The law of kernels unless another is given.
 DIRICHLET = DirichletPrior(2)
@@ -166,7 +166,7 @@ class InductionModel(RecordedModel):
         return label
 
     def flow(self) -> SwitchingSolver:
-        return SwitchingSolver(self, rows_of(self))
+        return SwitchingSolver(self, compiled_model_of(self))
 
     def by_share(self, share: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """L, ∂L/∂s and ∂L/∂β at shares s in [0, 1], its ends included; all of one shape."""

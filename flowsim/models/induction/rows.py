@@ -25,7 +25,10 @@ _LOSS, _STRIP, _COUNTS = 0, 1, 2
 
 
 def constants(model: Any) -> tuple[np.ndarray, np.ndarray, int]:
-    """``reals``, ``ints`` (how many classes of sequences) and the size of a row's memory."""
+    """Return the arrays ``reals`` and ``ints`` for the hooks, and the length of a row's memory.
+
+    ``ints`` has the number of classes of sequences.
+    """
     first = np.array([model.plateau - _BELOW, STRIP])
     reals = np.concatenate([first, *(part.ravel() for part in model.terms)])
     return reals, np.array([len(model.terms.weight)], dtype=np.int64), 1
@@ -33,7 +36,7 @@ def constants(model: Any) -> tuple[np.ndarray, np.ndarray, int]:
 
 @compiled(no_cpython_wrapper=True, nrt=True)
 def _classes(reals, ints):
-    """The classes of sequences in ``reals``: counts (4, A), weight (A,) and chance (A,)."""
+    """Return the classes of sequences in ``reals``: counts (4, A), weight (A,) and chance (A,)."""
     many = ints[0]
     weight = _COUNTS + 4 * many
     counts = reals[_COUNTS:weight].reshape((4, many))
@@ -48,7 +51,7 @@ def _sigmoid(alpha):
 
 @compiled(nrt=True)
 def write_flow(y, reals, ints, memory, out, jacobian, second):
-    """Write dy/dt to ``out``, with ``second`` its derivative to ``jacobian``; −1 if not finite."""
+    """Write dy/dt to ``out``, and with ``second`` its derivative; return 0, or −1 if not finite."""
     counts, weight, chance = _classes(reals, ints)
     s = _sigmoid(y[0])
     _, by_share, by_beta, by_ss, by_sb, by_bb = loss_and_derivatives(
@@ -67,25 +70,27 @@ def write_flow(y, reals, ints, memory, out, jacobian, second):
 
 @compiled(nrt=True)
 def loss(y, reals, ints, memory):
-    """The loss in nats."""
+    """Return the loss in nats at y = (α, β)."""
     counts, weight, chance = _classes(reals, ints)
     return loss_and_derivatives(counts, weight, chance, _sigmoid(y[0]), y[1], 0, 0)[0]
 
 
 @compiled(no_cpython_wrapper=True)
 def _velocity(y, reals, ints, memory, out):
+    """Write dy/dt at y to ``out`` (2,); return the status of ``write_flow``."""
     return write_flow(y, reals, ints, memory, out, memory[:1].reshape((1, 1)), 0.0)
 
 
 @compiled(no_cpython_wrapper=True)
 def _linearise(row):
+    """Write dy/dt and its Jacobian at ``row.y`` to the row; return the status of ``write_flow``."""
     given = row.y, row.reals, row.ints, row.memory, row.velocity, row.derivative
     return write_flow(*given, 1.0)
 
 
 @compiled(no_cpython_wrapper=True)
 def _check_termination(row):
-    """BELOW_PLATEAU once the row is below the plateau within the strip, else GOING."""
+    """Return BELOW_PLATEAU once the row is below the plateau within the strip, else GOING."""
     y, reals = row.y, row.reals
     if abs(y[1]) <= reals[_STRIP] and loss(y, reals, row.ints, row.memory) < reals[_LOSS]:
         return BELOW_PLATEAU
@@ -94,6 +99,7 @@ def _check_termination(row):
 
 @compiled(no_cpython_wrapper=True)
 def _is_terminal(rule, timed, wanted):
+    """Return whether a row ends below the plateau; not if followed to given times or to a loss."""
     return not timed and not wanted
 
 
@@ -106,8 +112,8 @@ HOOKS = {
 }
 
 
-def rows_of(model: Any) -> CompiledModel:
-    """Compiled functions and constants of the model."""
+def compiled_model_of(model: Any) -> CompiledModel:
+    """Return the hooks and constants by which the rows engine follows an induction model."""
 
     return CompiledModel(
         "induction",

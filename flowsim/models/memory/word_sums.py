@@ -21,7 +21,12 @@ from flowsim.compiled import compiled
 
 @compiled(nrt=True)
 def sum_words(axes, theta, signed, states, hidden, length, chances, next_law, found):
-    """Write loss, gradient or Hessian (``axes`` 0, 1, 2) at θ (n, 4) to ``found`` (n, 1, 4, 16)."""
+    """Write the loss (``axes`` 0), gradient (1) or Hessian (2) at ``theta`` (n, 4) to ``found``.
+
+    ``found`` is (n, 1), (n, 4) or (n, 16). ``chances`` and ``next_law`` are of all words of 1 to
+    ``length`` symbols, one length after the other: the weight of a word, and the distribution of
+    the next symbol after it.
+    """
     S, c = states, states / (states - 1.0)
     memory = np.zeros((S ** (length - 1), 3, S))
     first, second = np.zeros((S, 4)), np.zeros((S, 4, 4))

@@ -27,13 +27,13 @@ BIAS, BEYOND0, BEYOND1, ENTROPY_RATE, INFORMATION, LAMBDA = range(7, 13)
 
 @compiled(no_cpython_wrapper=True)
 def loss(y, mode, reals):
-    """The loss in nats, units open or closed as ``mode`` says."""
+    """Return the loss in nats at y, unit x being open where ``mode[x]`` is OPEN, else closed."""
     return reals[ENTROPY_RATE] + excess(y, mode, reals)
 
 
 @compiled(no_cpython_wrapper=True)
 def excess(y, mode, reals):
-    """The loss above the entropy rate: a mean of relative entropies, none of which cancels."""
+    """Return the loss above the entropy rate: a mean of relative entropies, so nothing cancels."""
     u, way = y[0] if len(y) == 5 else y[5], y[4] - reals[BIAS]
     gain = 1.0 + 4.0 * y[2] * y[3]
     beyond0 = u * y[1] * (gain if mode[0] == OPEN else 1.0) + way + reals[BEYOND0]
@@ -45,7 +45,7 @@ def excess(y, mode, reals):
 
 @compiled(inline=True, no_cpython_wrapper=True)
 def inner_value(y, mode, x):
-    """Y_x and its derivatives by e and ρ, as functions of the coordinates free in this mode."""
+    """Return Y_x, ∂Y_x/∂e and ∂Y_x/∂ρ of unit x, on the surfaces along which units slide."""
     if mode[x] == SLIDING:
         return 0.0, 0.0, 0.0
     if mode[1 - x] == SLIDING:  # the other unit keeps ρ = −e or ρ = 0
@@ -55,14 +55,17 @@ def inner_value(y, mode, x):
 
 @compiled(inline=True, no_cpython_wrapper=True)
 def residual_at(logit, y, x, reals):
-    """σ(f_x) − t_x at f_x = ``logit`` + b."""
+    """Return the residual σ(f_x) − t_x after symbol x, at the logit f_x = ``logit`` + b."""
     beyond = logit + (y[4] - reals[BIAS] + reals[BEYOND0 + x])
     return residual(beyond, reals[TARGET0 + x], reals[OTHER0 + x])
 
 
 @compiled(inline=True, no_cpython_wrapper=True)
 def unit_terms(value, opened, product, u, y, x, reals):
-    """π_x(σ(f_x) − t_x), slope s_x and output of a unit with Y_x = ``value``; product = 4w₁w₂."""
+    """Return π_x(σ(f_x) − t_x), the slope s_x and the output Y_x s_x of unit x at Y_x = ``value``.
+
+    ``product`` is 4w₁w₂.
+    """
     slope = 1.0 + product if opened else 1.0
     output = value * slope
     return reals[PI0 + x] * residual_at(u * output, y, x, reals), slope, output
@@ -70,7 +73,7 @@ def unit_terms(value, opened, product, u, y, x, reals):
 
 @compiled(inline=True, no_cpython_wrapper=True)
 def velocity(y, mode, reals, out):
-    """dy/dt = −G⁻¹∇L for y = (e, ρ, w₁, w₂, b[, c])."""
+    """Write dy/dt = −G⁻¹∇L at y = (e, ρ, w₁, w₂, b[, c]) to ``out``, units in modes ``mode``."""
     tied, length = len(y) == 5, reals[LENGTH]
     u = y[0] if tied else y[5]
     product = 4.0 * y[2] * y[3]
@@ -99,7 +102,7 @@ def velocity(y, mode, reals, out):
 
 @compiled(no_cpython_wrapper=True)
 def jacobian(y, mode, reals, out):
-    """∂(dy/dt)/∂y into ``out``: −G⁻¹ Σ_x (v_x ∇f_x ∇f_xᵀ + ω_x ∇²f_x), v = πσ′."""
+    """Write ∂(dy/dt)/∂y to ``out`` (k, k): −G⁻¹ Σ_x (v_x ∇f_x ∇f_xᵀ + ω_x ∇²f_x), v = πσ′."""
     k = len(y)
     tied, held = len(y) == 5, mode[2] == 1
     u, u_e = (y[0], 1.0) if tied else (y[5], 0.0)

@@ -273,5 +273,5 @@ class RankOneModel(OnChain):
         return ReducedTraining if keeps_formulas_of(type(self), RankOneModel) else None
 
     def flow(self) -> SwitchingSolver:
-        rows_of = attention_rows.rows_of if self.attention else rows.rows_of
-        return SwitchingSolver(self, rows_of(self))
+        build = attention_rows.compiled_model_of if self.attention else rows.compiled_model_of
+        return SwitchingSolver(self, build(self))

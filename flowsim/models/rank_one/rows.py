@@ -64,7 +64,10 @@ UNIT0, UNIT1, WEIGHT = range(3)
 
 
 def constants(model: Any, origin: float = 0.0) -> tuple[np.ndarray, np.ndarray, int]:
-    """``reals``, ``ints`` and the size of a row's memory; b is counted from ``origin``."""
+    """Return the arrays ``reals`` and ``ints`` for the hooks, and the length of a row's memory.
+
+    The row's coordinate for the bias is b − ``origin``.
+    """
     chain = model.chain
     p, q, (pi0, pi1) = chain.p, chain.q, chain.stationary
     reals = [p, 1 - q, 1 - p, q, pi0, pi1, model.length, unigram_logit(chain) - origin]
@@ -75,7 +78,7 @@ def constants(model: Any, origin: float = 0.0) -> tuple[np.ndarray, np.ndarray, 
 
 @compiled(no_cpython_wrapper=True)
 def inner_velocities(y, slope0, slope1, reals):
-    """The rates (Y_0′, Y_1′) if the slopes of the units' outputs were s_0 and s_1."""
+    """Return the rates Y_0′ and Y_1′ at y if the units' outputs had these slopes over Y."""
     tied = len(y) == 5
     u = y[0] if tied else y[5]
     out0, out1 = y[1] * slope0, (y[0] + y[1]) * slope1
@@ -90,13 +93,13 @@ def inner_velocities(y, slope0, slope1, reals):
 
 @compiled(no_cpython_wrapper=True)
 def _output_slope(unit_mode, gain):
-    """Slope of a unit's output: the gain 1 + 4w₁w₂ if it is open, else 1."""
+    """Return the slope of a unit's output over Y: the gain 1 + 4w₁w₂ if it is open, else 1."""
     return gain if unit_mode == OPEN else 1.0
 
 
 @compiled(no_cpython_wrapper=True)
 def unit_velocities(y, mode, unit, reals):
-    """The velocity of Y across its surface towards the open side, unit open and unit closed."""
+    """Return dY/dt of a unit towards its open side, first with the unit open, then closed."""
     gain = 1.0 + 4.0 * y[2] * y[3]
     if unit == UNIT0:
         other = _output_slope(mode[1], gain)
@@ -111,7 +114,7 @@ def unit_velocities(y, mode, unit, reals):
 
 @compiled(no_cpython_wrapper=True)
 def weight_velocities(y, reals):
-    """w₁′ at w₁ = 0 if w₁ were positive, and if it were negative."""
+    """Return dw₁/dt at w₁ = 0, as if w₁ were positive and as if it were negative."""
     u = y[0] if len(y) == 5 else y[5]
     inner0, inner1 = y[1], y[0] + y[1]
     omega0 = reals[PI0] * residual_at(u * inner0, y, 0, reals)
@@ -124,7 +127,7 @@ def weight_velocities(y, reals):
 
 @compiled(no_cpython_wrapper=True)
 def _loss_rise(y, mode, unit, reals):
-    """A number that is positive while the loss rises with |Y| of this unit, both being at Y = 0.
+    """Return a number that is positive while the loss rises with |Y| of ``unit``, at Y_0 = Y_1 = 0.
 
     There e = ρ = 0 and only b moves. To first order the loss is u Σ_x ω_x s_x Y_x, where s_x is
     1 + 4w₁w₂ < 0 on the open side and 1 on the other.
@@ -136,7 +139,7 @@ def _loss_rise(y, mode, unit, reals):
 
 @compiled(no_cpython_wrapper=True)
 def _rounding(y, mode):
-    """Rounding error that a step may leave in a unit's inner value Y, which is 0.
+    """Return the rounding error that a step may leave in a unit's Y where Y should be 0.
 
     If e or ρ follows from a logit, as in ``slow_manifold``, it includes the rounding of b.
     """
@@ -151,7 +154,10 @@ def w1_can_vanish(memory):
 
 @compiled(no_cpython_wrapper=True)
 def event_function(row, y):
-    """Fill the row's margins (two for each surface) at y and return the smallest."""
+    """Write two margins for each surface at y to ``row.margins`` (6,) and return the smallest.
+
+    A margin is positive while the mode lasts, as at the top of this file; infinite where none is.
+    """
     mode, reals, margins = row.ints, row.reals, row.margins
     for i in range(6):
         margins[i] = inf
@@ -195,7 +201,10 @@ def project(y, mode):
 
 @compiled(no_cpython_wrapper=True)
 def choose_modes(y, mode, kinked, reals):
-    """The modes in which the row goes on from y, which may lie on any of the surfaces."""
+    """Write the modes in which the row goes on from y, which may lie on any of the surfaces.
+
+    They go to ``mode``; ``kinked`` says whether w₁ = 0 is a surface.
+    """
     mode[2] = 0
     if y[2] != 0.0:
         mode[3] = 1 if y[2] > 0.0 else -1
@@ -222,7 +231,7 @@ def choose_modes(y, mode, kinked, reals):
 
 @compiled(no_cpython_wrapper=True)
 def _mode_on_surface(y, mode, unit, reals):
-    """The mode of a unit on its surface while the other one is off its own."""
+    """Return the mode of a unit on its surface while the other one is off its own."""
     opened, closed = unit_velocities(y, mode, unit, reals)
     if opened < 0.0 < closed:
         return SLIDING
@@ -231,7 +240,7 @@ def _mode_on_surface(y, mode, unit, reals):
 
 @compiled(no_cpython_wrapper=True)
 def _choose_both_modes(y, mode, reals):
-    """e = ρ = 0: the first pair of modes that agrees with the velocities it causes.
+    """Write the modes of both units at e = ρ = 0: the first pair that agrees with its velocities.
 
     A unit that may leave to both sides leaves to the faster one.
 
@@ -271,7 +280,7 @@ def _stays_on_side(unit_mode, toward_open):
 
 @compiled(no_cpython_wrapper=True)
 def missed_crossing(row, h):
-    """The fraction of a step at which a distance to a surface is negative and least, else 1.
+    """Return the first fraction of a step h at which the row is furthest beyond a surface, else 1.
 
     The step begins and ends inside its mode; between, the distance is taken as the cubic through
     its values and slopes at both ends.
@@ -306,12 +315,13 @@ def missed_crossing(row, h):
 
 @compiled(no_cpython_wrapper=True)
 def _embedding_balance(y, length):
-    """e² + Nρ² − c², which an untied row keeps; 0 of a tied one."""
+    """Return e² + Nρ² − c², which the flow of an untied row conserves; 0 for a tied one."""
     return y[0] * y[0] + length * y[1] * y[1] - y[5] * y[5] if len(y) == 6 else 0.0
 
 
 @compiled(no_cpython_wrapper=True)
 def _begin(row, at_zero, signs):
+    """Write what the flow conserves and the modes of the start ``row.y`` to the row; return 0."""
     y, memory = row.y, row.memory
     memory[FEED_FORWARD_BALANCE] = y[2] * y[2] - y[3] * y[3]
     memory[EMBEDDING_BALANCE] = _embedding_balance(y, row.reals[LENGTH])
@@ -323,12 +333,14 @@ def _begin(row, at_zero, signs):
 
 @compiled(no_cpython_wrapper=True)
 def _velocity(y, reals, ints, memory, out):
+    """Write dy/dt at y to ``out`` (k,), and return the status 0."""
     velocity(y, ints, reals, out)
     return 0
 
 
 @compiled(no_cpython_wrapper=True)
 def _linearise(row):
+    """Evaluate dy/dt and its Jacobian at ``row.y``, also in the coordinates of a step; return 0."""
     velocity(row.y, row.ints, row.reals, row.velocity)
     jacobian(row.y, row.ints, row.reals, row.derivative)
     to_slow_manifold(row)
@@ -337,12 +349,13 @@ def _linearise(row):
 
 @compiled(no_cpython_wrapper=True)
 def _loss_of(y, reals, ints, memory):
+    """Return the loss in nats at y."""
     return loss(y, ints, reals)
 
 
 @compiled(no_cpython_wrapper=True)
 def _relative_change(y, change):
-    """A change of y relative to y, (e, ρ, c) and (w₁, w₂) each taken together.
+    """Return the size of a change of y relative to y, (e, ρ, c) and (w₁, w₂) each taken together.
 
     Next to 0 the flow is homogeneous in either, so that nothing absolute would do.
     """
@@ -357,22 +370,25 @@ def _relative_change(y, change):
 
 @compiled(no_cpython_wrapper=True)
 def _error_ratio(y, new, error, absolute, relative):
+    """Return the error of a step relative to y, in units of the relative tolerance."""
     return _relative_change(y, error) / relative[0]
 
 
 @compiled(no_cpython_wrapper=True)
 def _is_critical(row):
+    """Return whether the start is critical: it moves too slowly relative to its size."""
     return _relative_change(row.y, row.velocity) <= _NO_SPEED
 
 
 @compiled(no_cpython_wrapper=True)
 def _is_terminal(rule, timed, wanted):
+    """Return whether a row ends at the code ``rule``; one that is timed goes on in a trap."""
     return not timed or rule != TRAPPED
 
 
 @compiled(no_cpython_wrapper=True)
 def _conserve(row, time):
-    """Put the row back on w₁² − w₂², on e² + Nρ² − c² and on its surfaces.
+    """Put ``row.y`` back on w₁² − w₂², on e² + Nρ² − c² and on its surfaces.
 
     The shortest way in the metric to first order, far below the step's error.
     """
@@ -394,10 +410,11 @@ def _conserve(row, time):
 
 @compiled(no_cpython_wrapper=True)
 def _handle_event(row):
-    """Go on from the kink that the row has just reached, in the right modes; 1 if it is new.
+    """Choose the modes in which the row goes on from the kink it has just reached.
 
-    A row that stops sliding leaves to the side whose velocity has turned, which is zero here: its
-    sign is rounding, and so is that of Y.
+    Returns 1 if it meets the kink anew, 0 if not, −1 if it is given up. A row that stops sliding
+    leaves to the side whose velocity has turned, which is zero here: its sign is rounding, and so
+    is that of Y.
     """
     y, mode, margins = row.y, row.ints, row.margins
     event_function(row, y)
@@ -442,10 +459,10 @@ def _is_ridge(row):
 
 @compiled(no_cpython_wrapper=True)
 def _leave_ridge(row):
-    """Go on from a slide that has begun to repel on both sides.
+    """Choose the mode of unit 1 after a slide that now repels on both sides; return 0 or −1.
 
     The flow is not unique from here. Below h(π₁) every way leads to the global minima, and the
-    faster one is taken; a row above is given up.
+    faster one is taken; a row above is given up (−1).
     """
     y, mode = row.y, row.ints
     if not is_below_unigram(excess(y, mode, row.reals), row.reals):
@@ -456,11 +473,13 @@ def _leave_ridge(row):
 
 @compiled(no_cpython_wrapper=True)
 def _slides(row):
+    """Return whether the row slides along the surface of a unit, or is held at w₁ = 0."""
     return row.ints[0] == SLIDING or row.ints[1] == SLIDING or row.ints[2] == 1
 
 
 @compiled(no_cpython_wrapper=True)
 def _saddle_distance(row, out):
+    """Write the row's distances from both kinds of saddles to ``out`` (2,); −1 where not known."""
     out[0], out[1] = row.memory[NARROWEST], row.memory[CENTRE]
 
 
@@ -486,15 +505,18 @@ HOOKS = {
 
 
 def origin_of(model: Any, bias: float) -> tuple[float, ...]:
-    """What the coordinates of rows are counted from: ``bias`` for b, 0 for the others."""
+    """Return the θ at which a row's coordinates are 0: ``bias`` for b, and 0 for the others."""
     return tuple(bias if name == "b" else 0.0 for name in model.coordinates)
 
 
-def rows_of(model: Any) -> CompiledModel:
-    """Compiled functions and constants of the model."""
+def compiled_model_of(model: Any) -> CompiledModel:
+    """Return the hooks and constants for the rows engine of a rank-one model without attention."""
 
     def near_saddles(near: np.ndarray, rtol: float) -> np.ndarray:
-        """Codes of how near a saddle rows passed; untied ones are far, having no bad minima."""
+        """Return FAR, IF_CHANGED or NEAR for each row; ``near`` (n, 2) is by ``_saddle_distance``.
+
+        Untied rows are far, having no bad minima.
+        """
         narrow, central = near[:, 0] ** 2 < _NARROW * rtol, near[:, 1] < _CENTRAL
         found = np.where(narrow, NEAR, np.where(central, IF_CHANGED, FAR))
         return found * (model.tied and model.chain.mutual_information > 0)

@@ -23,7 +23,7 @@ UNIT, PIVOT = 4, 5
 
 @compiled(no_cpython_wrapper=True)
 def logit_and_gradient(y, mode, x, g):
-    """f of unit x, and ∇f into ``g``."""
+    """Return the logit f of unit x at y, and write its gradient by y to ``g`` (k,)."""
     value, inner_e, inner_rho = inner_value(y, mode, x)
     gate = 4.0 if mode[x] == OPEN and mode[2] == 0 else 0.0
     tied = len(y) == 5
@@ -43,7 +43,7 @@ def logit_and_gradient(y, mode, x, g):
 
 @compiled(no_cpython_wrapper=True)
 def _gradient_change(y, velocity, mode, x, dg):
-    """g′ = ∇²f · y′ of unit x into ``dg``."""
+    """Write g′ = ∇²f · y′, the rate of change of the gradient of unit x's logit, to ``dg`` (k,)."""
     value, inner_e, inner_rho = inner_value(y, mode, x)
     gate = 4.0 if mode[x] == OPEN and mode[2] == 0 else 0.0
     tied = len(y) == 5
@@ -66,7 +66,10 @@ def _gradient_change(y, velocity, mode, x, dg):
 
 @compiled(no_cpython_wrapper=True)
 def to_slow_manifold(row: TrajectoryWorkspace):
-    """Choose the coordinate to replace; ``row.field`` and ``row.jacobian`` with f in its place."""
+    """Choose the coordinate that f replaces; write the field and the Jacobian with f in its place.
+
+    The choice goes to ``row.ints``, the others to ``row.field`` and ``row.jacobian``.
+    """
     y, velocity, mode, field, matrix = row.y, row.velocity, row.ints, row.field, row.jacobian
     derivative, g, dg = row.derivative, row.point, row.origin
     k, root = len(y), sqrt(row.reals[LENGTH])
@@ -102,7 +105,7 @@ def to_slow_manifold(row: TrajectoryWorkspace):
 
 @compiled(no_cpython_wrapper=True)
 def to_step_coordinates(row):
-    """Replace y_m by f in place."""
+    """Replace y_m by the logit f in ``row.origin``, in place."""
     y, mode = row.origin, row.ints
     y[mode[PIVOT]] = logit_and_gradient(y, mode, mode[UNIT], row.slope)
 
@@ -120,7 +123,7 @@ def _solve_e(inner_e, rest, goal, e):
 
 @compiled(inline=True, no_cpython_wrapper=True)
 def from_logit(y, start, mode):
-    """Replace f by the y_m next to that of ``start``, in place."""
+    """Replace the logit f in ``y`` by the coordinate y_m, in place; of two, that near ``start``."""
     x, m = mode[UNIT], mode[PIVOT]
     f = y[m]
     y[m] = start[m]
@@ -144,7 +147,10 @@ def from_logit(y, start, mode):
 
 @compiled(no_cpython_wrapper=True)
 def velocity_in_step_coordinates(row, y, out):
-    """Write d(coordinates of a step)/dt to ``out``: f′ in place of y_m′; y gets y_m back from f."""
+    """Write dy/dt with f′ in place of y_m′ to ``out``; return 0.
+
+    ``y`` comes with f in place of y_m and gets y_m back.
+    """
     mode = row.ints
     from_logit(y, row.y, mode)
     velocity(y, mode, row.reals, out)
@@ -163,7 +169,7 @@ def velocity_in_step_coordinates(row, y, out):
 
 @compiled(no_cpython_wrapper=True)
 def from_step_coordinates(row):
-    """A step's result, error and field in the natural coordinates again, in place."""
+    """Turn ``row.new``, ``row.error`` and ``row.slope`` of a step back from f to y_m, in place."""
     new, error, slope, mode, g = row.new, row.error, row.slope, row.ints, row.point
     m = mode[PIVOT]
     from_logit(new, row.y, mode)

@@ -62,7 +62,7 @@ def newton_step_to_rest(row: TrajectoryWorkspace):
 
 @compiled(no_cpython_wrapper=True)
 def check_termination(row: TrajectoryWorkspace):
-    """GOING, or the rule that ends the row; ``row.y`` is then its limit."""
+    """Return GOING, or the code with which the row ends; ``row.y`` is then its limit."""
     y, mode, memory, reals = row.y, row.ints, row.memory, row.reals
     speed = 0.0
     for i in range(len(y)):
@@ -90,7 +90,7 @@ def check_termination(row: TrajectoryWorkspace):
 
 @compiled(no_cpython_wrapper=True)
 def is_below_unigram(value, reals):
-    """Return whether a loss is below h(π₁), from its excess over the entropy rate."""
+    """Return whether a loss is below h(π₁); ``value`` is its excess over the entropy rate."""
     return value < (1.0 - _ROUNDING) * reals[INFORMATION]
 
 
@@ -115,7 +115,7 @@ def is_settled(row: TrajectoryWorkspace):
 
 @compiled(no_cpython_wrapper=True)
 def move_to_trap(row: TrajectoryWorkspace, slope):
-    """Set e = 0 and b = b*, its best.
+    """Move ``row.y`` in place to the limit of a trapped row: e = 0 and b = b*, the best bias.
 
     On the way Nρ² + (b − b*)² and both w² + ¼(1 − 1/slope)(b − b*)² stay the same.
     """
@@ -131,7 +131,10 @@ def move_to_trap(row: TrajectoryWorkspace, slope):
 
 @compiled(no_cpython_wrapper=True)
 def check_trap(row: TrajectoryWorkspace):
-    """TRAPPED where e → 0 for good. REST where e = ρ = 0 does not trap: it is invariant as well."""
+    """Return TRAPPED where e → 0 for good, REST where e = ρ = 0 does not trap, else GOING.
+
+    The plane e = ρ = 0 is invariant as well. ``row.y`` is moved to its limit unless GOING.
+    """
     y, mode, memory, reals = row.y, row.ints, row.memory, row.reals
     sign = -1.0 if reals[LAMBDA] > 0.0 else 1.0
     gain = 1.0 + 4.0 * y[2] * y[3]

@@ -30,9 +30,10 @@ _attention_excess, _attention_jacobian = attention.excess, attention.linearise
 
 @compiled(nrt=True)
 def plain_values(what, theta, metric, reals, found):
-    """Without attention: fill ``found`` (n, 1, k, k² or 2) at ``theta`` (n, k), ReLU'(0) = 0.
+    """Write the quantity ``what`` of the model without attention at ``theta`` (n, k) to ``found``.
 
-    The gradient and the Hessian are written as dθ/dt and its derivative, which lack −G.
+    ``found`` is (n, 1) for a number, (n, k) or (n, k²) for derivatives, (n, 2) for logits without
+    b. Derivatives are written as dθ/dt and its derivative, which lack −G; ReLU'(0) = 0.
     """
     k = theta.shape[1]
     mode, rate = np.zeros(6, dtype=np.int64), np.zeros(k)
@@ -65,9 +66,9 @@ def plain_values(what, theta, metric, reals, found):
 
 @compiled(nrt=True)
 def attention_values(what, theta, reals, ints, workspace, found):
-    """Likewise with attention: ``found`` (n, 1, k, k² or N(N + 1)), logits in the order (n, x, S).
+    """Write the quantity ``what`` of the model with attention at ``theta`` (n, k) to ``found``.
 
-    NaN where not finite.
+    Shapes as in ``plain_values``, but N(N + 1) logits in the order (n, x, S). NaN where not finite.
     """
     k, memory = theta.shape[1], np.zeros(workspace)
     rate = np.zeros(k)
@@ -93,6 +94,10 @@ def attention_values(what, theta, reals, ints, workspace, found):
 
 @compiled(no_cpython_wrapper=True)
 def _stiffness(y, reals, ints, memory):
+    """Return Σ weight·max(σ′(f), t(1 − t))·|∇f|², all positions moving as one, from memory.
+
+    |∇f| is in the metric; memory has what ``evaluate`` wrote at y.
+    """
     length, untied = ints[_LENGTH], ints[_UNTIED] == 1
     count, e, w1, w2 = length * (length + 1), y[0], y[length + 1], y[length + 2]
     o, v = y[length + 3], y[length + 4]

@@ -15,13 +15,16 @@ from flowsim.models.gap_family.compiled import LossParameters
 
 @compiled
 def gap_factor(states: float) -> float:
-    """Δ over the gap of the plane, 4S/(S − 1)."""
+    """Return the ratio of Δ to the gap of the canonical plane, 4S/(S − 1)."""
     return 4.0 * states / (states - 1.0)
 
 
 @compiled
 def slope(params: LossParameters, beyond: float) -> float:
-    """ℓ′ of a gap in the plane: p(1 − p)(x − 1)/((1 − p)x + p) times the factor, log x = Δ − Δ*."""
+    """Return ℓ′ by the plane's gap, at a gap of the plane ``beyond`` its target.
+
+    It is the factor times p(1 − p)(x − 1)/((1 − p)x + p), log x = Δ − Δ*.
+    """
     _, p, states = params
     factor = gap_factor(states)
     beyond = min(max(factor * beyond, -600.0), 600.0)
@@ -30,7 +33,7 @@ def slope(params: LossParameters, beyond: float) -> float:
 
 @compiled
 def loss(params: LossParameters, gap: float) -> float:
-    """ℓ of a gap in the plane, in nats; a sum of terms that are not negative."""
+    """Return ℓ in nats at a ``gap`` of the canonical plane; no term of its sum is negative."""
     _, p, states = params
     others = math.log(states - 1.0)
     beyond = gap_factor(states) * gap - others

@@ -28,7 +28,7 @@ from flowsim.models import autograd
 from flowsim.models.on_chain import AttentionPlane, OnChain, require_first_order
 from flowsim.models.past_law import check_length, running_mean_law
 from flowsim.models.uniform.table import LawTable, law_table
-from flowsim.models.uniform.termination import rows_of
+from flowsim.models.uniform.termination import compiled_model_of
 from flowsim.models.uniform.values import QUANTITIES, values_of
 
 
@@ -105,7 +105,7 @@ class UniformAttentionModel(OnChain):
         return self.by_rows(theta, "gap")
 
     def flow(self) -> SwitchingSolver:
-        return SwitchingSolver(self, rows_of(self._table()))
+        return SwitchingSolver(self, compiled_model_of(self._table()))
 
     def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
         if quantity == "loss":

@@ -55,7 +55,10 @@ _NO_W = -25.0
 
 @compiled(no_cpython_wrapper=True)
 def write_corners_beside(a, side, memory):
-    """Write the corners beside a; a corner itself lies below (``side`` > 0) or above (< 0)."""
+    """Write the next corner below a and the next above to memory.
+
+    If a is a corner itself, it counts as below (``side`` > 0) or above (< 0).
+    """
     low, high = -math.inf, math.inf
     for n in range(1, int(memory[ORDER]) + 1):
         for j in range(-n, n - 1, 2):
@@ -69,7 +72,7 @@ def write_corners_beside(a, side, memory):
 
 @compiled(no_cpython_wrapper=True)
 def corner_reached(a, memory):
-    """The corner that a is on or beyond, to rounding; infinite without one."""
+    """Return the corner that a is on or beyond, to rounding; infinity if there is none."""
     low, high = memory[LOW], memory[HIGH]
     if low > -math.inf and a <= low + WIDTH * abs(low):
         return low
@@ -80,7 +83,7 @@ def corner_reached(a, memory):
 
 @compiled(no_cpython_wrapper=True)
 def kept_between_corners(a, memory):
-    """The value next to a that lies between its corners, and so says which ReLUs are open."""
+    """Return the value next to a between its corners, which so says which ReLUs are open."""
     if memory[ORDER] == 0.0:
         return a
     low, high = memory[LOW], memory[HIGH]
@@ -105,7 +108,7 @@ def _is_far(y, memory):
 
 @compiled(no_cpython_wrapper=True)
 def _sums_at(y, square, gamma, reals, ints, memory):
-    """Write the sums at y to memory; return a status and Newton's last step of the bias."""
+    """Write the sums of all classes at y to memory; return a status and Newton's last step of b."""
     if memory[KNOWN] != 0.0 and _is_far(y, memory):
         return -1, 0.0
     status = gather(square, gamma, y[2], kept_between_corners(y[2], memory), reals, ints, memory)
@@ -126,7 +129,7 @@ def _sums_at(y, square, gamma, reals, ints, memory):
 
 @compiled(no_cpython_wrapper=True)
 def _gamma(y, memory):
-    """4w|w|; zero where w = 0."""
+    """Return γ = 4w|w|; zero where w = 0."""
     return 4.0 * memory[SIGN] * math.exp(2.0 * y[1]) if memory[SIGN] != 0.0 else 0.0
 
 
@@ -159,7 +162,10 @@ def write_flow(y, reals, ints, memory, out, jacobian, second):
 
 @compiled
 def write_flow_from_sums(square, gamma, a, step, memory, out, jacobian, second):
-    """Write dy/dt and its derivative from the sums in memory; ``step`` is Newton's last of b."""
+    """Write dy/dt to ``out``, and with ``second`` its derivative, from the sums in memory.
+
+    ``step`` is Newton's last step of b.
+    """
     k = len(out)
     stiffness = bias_e = bias_w = bias_a = 0.0
     for c in range(4):
@@ -192,14 +198,14 @@ def write_flow_from_sums(square, gamma, a, step, memory, out, jacobian, second):
 
 @compiled(no_cpython_wrapper=True)
 def _has_nodes(c, memory):
-    """Return whether the law has nodes in a class; far out Σv underflows there, but not Σω."""
+    """Return whether the law has nodes in class c; far out Σv underflows there, but not Σω."""
     place = SUMS + EACH * c
     return memory[place + 2] > 0.0 or memory[place] != 0.0
 
 
 @compiled(no_cpython_wrapper=True)
 def _add_class_to_flow(c, square, gamma, a, step, memory, out):
-    """Add a class's share of dy/dt to ``out``."""
+    """Add the share of class c in dy/dt to ``out`` (k,)."""
     o, half, gain = c % 2, c // 2 - 0.5, 1.0 + gamma * (c % 2)
     place = SUMS + EACH * c
     zeroth = memory[place] + step * memory[place + 2]
@@ -214,7 +220,7 @@ def _add_class_to_flow(c, square, gamma, a, step, memory, out):
 
 @compiled(no_cpython_wrapper=True)
 def _add_class_to_jacobian(c, square, gamma, a, step, bias_e, bias_w, bias_a, memory, jacobian):
-    """Add a class's share of the Jacobian, but for ∂e²/∂log|e| in front of a sum."""
+    """Add the share of class c to ``jacobian``, but for ∂e²/∂log|e| in front of a sum."""
     k = len(jacobian)
     o, half, gain = c % 2, c // 2 - 0.5, 1.0 + gamma * (c % 2)
     place = SUMS + EACH * c
@@ -246,13 +252,13 @@ def _add_class_to_jacobian(c, square, gamma, a, step, bias_e, bias_w, bias_a, me
 
 @compiled
 def loss(y, reals, ints, memory):
-    """The loss in nats; NaN where it cannot be evaluated."""
+    """Return the loss in nats at y; NaN where it cannot be evaluated."""
     return reals[ENTROPY_RATE] + excess(y, reals, ints, memory)
 
 
 @compiled
 def excess(y, reals, ints, memory):
-    """The loss above the entropy rate, likewise."""
+    """Return the loss above the entropy rate in nats at y; NaN where it cannot be evaluated."""
     square, gamma = math.exp(2.0 * y[0]), _gamma(y, memory)
     if _sums_at(y, square, gamma, reals, ints, memory)[0] != 0:
         return math.nan
@@ -262,18 +268,20 @@ def excess(y, reals, ints, memory):
 
 @compiled(no_cpython_wrapper=True)
 def _velocity(y, reals, ints, memory, out):
+    """Write dy/dt at y to ``out`` (k,); return the status of ``write_flow``."""
     return write_flow(y, reals, ints, memory, out, memory[:1].reshape((1, 1)), 0.0)
 
 
 @compiled(no_cpython_wrapper=True)
 def _linearise(row):
+    """Write dy/dt and its Jacobian at ``row.y`` to the row; return the status of ``write_flow``."""
     given = row.y, row.reals, row.ints, row.memory, row.velocity, row.derivative
     return write_flow(*given, 1.0)
 
 
 @compiled(no_cpython_wrapper=True)
 def _rates_at_corner(row, y, corner):
-    """da/dt at a corner that y is on or beyond, from above and from below; NaN if not finite."""
+    """Return da/dt at a corner that y has reached, from above and from below; NaN if not finite."""
     memory, slope = row.memory, row.point
     a, low, high, slides = y[2], memory[LOW], memory[HIGH], memory[SLIDES]
     y[2], memory[SLIDES], above = corner, 0.0, math.nan
@@ -288,7 +296,11 @@ def _rates_at_corner(row, y, corner):
 
 @compiled(no_cpython_wrapper=True)
 def _handle_event(row):
-    """Both rates of a to one side: cross. Both towards the corner: slide, a stays. Else leave."""
+    """Let the row cross the corner it has reached, slide along it, or leave it to the faster side.
+
+    It slides, a staying, where the rates of a point towards the corner from both sides. Returns 1,
+    0 where no corner is reached, −1 where a rate is not finite.
+    """
     y, memory = row.y, row.memory
     corner = corner_reached(y[2], memory)
     if corner == math.inf:
@@ -304,6 +316,10 @@ def _handle_event(row):
 
 @compiled(no_cpython_wrapper=True)
 def _begin(row, at_zero, signs):
+    """Write the sign of w and the corners beside a to memory, and handle a start on a corner.
+
+    Returns a status.
+    """
     memory = row.memory
     memory[SIGN], memory[HELD] = signs[1], at_zero
     memory[ORDER] = min(MOST, row.ints[LENGTH])
@@ -314,6 +330,7 @@ def _begin(row, at_zero, signs):
 
 @compiled(no_cpython_wrapper=True)
 def _event_function(row, y):
+    """Return the distance of a from the next corner; of a sliding row, from the end of sliding."""
     memory = row.memory
     if memory[SLIDES] == 1.0:
         above, below = _rates_at_corner(row, y, corner_reached(y[2], memory))
@@ -325,6 +342,7 @@ def _event_function(row, y):
 
 @compiled(no_cpython_wrapper=True)
 def _missed_crossing(row, h):
+    """Return the first fraction of a step h at which a is furthest beyond a corner, else 1."""
     memory, fraction = row.memory, 1.0
     if memory[SLIDES] == 1.0:
         return fraction
@@ -341,6 +359,7 @@ def _missed_crossing(row, h):
 
 @compiled(no_cpython_wrapper=True)
 def _slides(row):
+    """Return whether the row slides along a corner, a staying."""
     return row.memory[SLIDES] == 1.0
 
 

@@ -21,7 +21,10 @@ SUMS, EACH = 12, 5
 
 @compiled(reassoc=True, no_cpython_wrapper=True)
 def _five_sums(points, weights, level, steep, target, other):
-    """The sums of ω and v at f = logit t + level + steep·m, by ``elementary.residual``."""
+    """Return Σω, Σωm, Σv, Σvm and Σvm² over nodes m, at f = logit t + level + steep·m.
+
+    ``points`` are the m, ``other`` is 1 − t; by the formulas of ``elementary.residual``.
+    """
     s0 = s1 = s2 = s3 = s4 = 0.0
     both = target * other
     for j in range(points.shape[0]):
@@ -42,7 +45,7 @@ def _five_sums(points, weights, level, steep, target, other):
 
 @compiled
 def class_sums(square, gamma, a, shift, reals, memory):
-    """The sums of all classes at β = ``shift``, over the ranges gathered in ``memory``."""
+    """Write the five sums of each class at β = ``shift`` to memory, over the ranges in memory."""
     for i in range(4 * EACH):
         memory[SUMS + i] = 0.0
     for n in range(int(memory[COUNT])):
@@ -66,7 +69,10 @@ def class_sums(square, gamma, a, shift, reals, memory):
 
 @compiled
 def excess_of_ranges(square, gamma, a, shift, reals, memory):
-    """The loss above the entropy rate: a mean of relative entropies, none of which cancels."""
+    """Return the loss above the entropy rate, over the ranges gathered in memory, at β = ``shift``.
+
+    A mean of relative entropies, none of which cancels.
+    """
     total = 0.0
     for n in range(int(memory[COUNT])):
         x, _, points, weights, count, level, steep = range_at(n, square, gamma, a, memory)
@@ -88,9 +94,9 @@ _LEAST, _STEEP = 1e-13, 1e-3
 
 @compiled
 def newton_shift(square, gamma, a, guess, reals, memory):
-    """(β, step): a shift at which the sums are left in memory, and Newton's last step from it.
+    """Return (β, step): the shift whose sums are left in memory, and Newton's last step from it.
 
-    The optimum is β + step, to 1e-10 of λ. ``guess`` is NaN for none.
+    The optimal β is β + step, to 1e-10 of λ. ``guess`` of β is NaN for none.
     """
     shift, last = guess, _SMALL_STEP * min(1.0, 2.0 * math.sqrt(abs(reals[LAMBDA])))
     for _ in range(_NEWTON_STEPS if guess == guess else 0):
@@ -110,7 +116,7 @@ def newton_shift(square, gamma, a, guess, reals, memory):
 
 @compiled(inline=True, no_cpython_wrapper=True)
 def _residual_and_slope(memory):
-    """Σω and Σv of all classes."""
+    """Return Σω and Σv of all four classes, from the sums in memory."""
     residual = slope = 0.0
     for c in range(4):
         residual += memory[SUMS + EACH * c]
@@ -120,14 +126,17 @@ def _residual_and_slope(memory):
 
 @compiled
 def best_shift(square, gamma, a, reals, memory):
-    """β that minimises the loss."""
+    """Return the β that minimises the loss."""
     low, high = _bracket(square, gamma, a, reals[P], reals[Q])
     return optimal_shift(square, gamma, a, low, high, reals, memory) - reals[UNIGRAM_LOGIT]
 
 
 @compiled(no_cpython_wrapper=True)
 def _bracket(square, gamma, a, p, q):
-    """Bounds of β: h = f − β has its extremes at the ends of the law or at its kink."""
+    """Return the lower and upper bound of the optimal β.
+
+    h = f − β has its extremes at the ends of the law of m or at its kink.
+    """
     top = bottom = square * 0.5
     for corner in range(4):
         s = (corner // 2 - 0.5) + a * (corner % 2 - 0.5)

@@ -45,7 +45,9 @@ _VECTOR = 16
 
 
 class LawTable:
-    """The arrays of one chain and length, to which levels are added when they are needed.
+    """The law of the running mean of one chain and length, as two arrays of nodes.
+
+    Levels, each for steeper logits, are added when they are needed.
 
     Attributes:
         reals, ints: the arrays; replaced, not changed, when a level is added.
@@ -72,7 +74,7 @@ class LawTable:
         self._join()
 
     def add(self, level: int) -> None:
-        """Add the rules up to ``level``."""
+        """Add the quadrature rules of all levels up to ``level`` to the arrays."""
         with self._lock:
             for new in range(int(self._head[LEVELS]), level + 1):
                 for x, tree in enumerate(self._trees):
@@ -82,7 +84,7 @@ class LawTable:
             self._join()
 
     def _write_rule(self, block: np.ndarray, rule: Rule) -> None:
-        """Write a rule, its bins from left to right, and where its parts are into the block."""
+        """Append a rule, its bins from left to right; write where its parts are to ``block``."""
         smooth = [np.pad(v, (0, -len(v) % _VECTOR)) for v in rule.smooth]
         block[SMOOTH], block[SMOOTH_COUNT] = self._append(np.concatenate(smooth)), len(smooth[0])
         place = np.argsort(np.argsort(np.unique(rule.leaf_bin, return_index=True)[1]))
@@ -96,17 +98,19 @@ class LawTable:
         block[LEAF_LEVEL] = self._append_integers(rule.leaf_level)
 
     def _append(self, values: np.ndarray) -> int:
-        """Append to ``reals`` and return where the values begin; integers likewise to ``ints``."""
+        """Append values to ``reals`` and return the place where they begin."""
         self._reals.append(values)
         self._sizes[0] += len(values)
         return self._sizes[0] - len(values)
 
     def _append_integers(self, values: np.ndarray) -> int:
+        """Append values to ``ints`` and return the place where they begin."""
         self._ints.append(values.astype(np.int64))
         self._sizes[1] += len(values)
         return self._sizes[1] - len(values)
 
     def _join(self) -> None:
+        """Join what was appended into the new arrays ``reals`` and ``ints``."""
         self.reals = np.concatenate(self._reals)
         self.ints = np.concatenate([self._head, *self._ints])
         self._reals, self._ints = [self.reals], [self.ints[len(self._head) :]]
@@ -114,7 +118,7 @@ class LawTable:
 
 @lru_cache(maxsize=8)
 def law_table(chain: BinaryChain, length: int, dynamic: bool, compress: bool) -> LawTable:
-    """The :class:`LawTable` of a chain and length, built once and kept."""
+    """Return the :class:`LawTable` of a chain and length, built once and kept."""
     return LawTable(chain, length, dynamic, compress)
 
 
@@ -127,7 +131,7 @@ MEMORY = FIRST + 2 * 48 * RANGE
 
 @compiled(inline=True, no_cpython_wrapper=True)
 def range_at(n, square, gamma, a, memory):
-    """x and o of a range, where its points and weights begin, how many, and C and K of its logit.
+    """Return range n: x, o, where its points and weights begin, how many, and C and K of its logit.
 
     The logit is log(π₁/π₀) + β + C + K m, see ``models.uniform.sums``.
     """
@@ -139,7 +143,7 @@ def range_at(n, square, gamma, a, memory):
 
 @compiled(no_cpython_wrapper=True)
 def _add_range(memory, x, o, points, weights, count):
-    """Write one more range, unless it is empty."""
+    """Append one more range to those in memory, unless it is empty."""
     if count > 0:
         at = FIRST + RANGE * int(memory[COUNT])
         memory[at], memory[at + 1] = x, o
@@ -149,7 +153,10 @@ def _add_range(memory, x, o, points, weights, count):
 
 @compiled(no_cpython_wrapper=True)
 def _add_both_sides(reals, memory, x, a, points, weights, count):
-    """Write both sides of the kink as ranges; their points increase, ReLU'(0) = 0."""
+    """Append two ranges to memory, one for each side of the kink among these points.
+
+    The points increase; ReLU'(0) = 0.
+    """
     first = a < 0  # whether the ReLU is open on the left
     low, high = 0, count
     while low < high:
@@ -164,7 +171,7 @@ def _add_both_sides(reals, memory, x, a, points, weights, count):
 
 @compiled
 def gather(square, gamma, a, open_at, reals, ints, memory):
-    """Write the ranges that serve e² = ``square``, 4w|w| = ``gamma`` and a.
+    """Write the ranges of nodes for logits with e² = ``square``, 4w|w| = ``gamma`` and a to memory.
 
     ``open_at`` is the a by which ReLUs are open or shut: a itself, or the next on its side of a
     corner.
@@ -197,7 +204,7 @@ def gather(square, gamma, a, open_at, reals, ints, memory):
 
 @compiled(no_cpython_wrapper=True)
 def _around_kink(x, a, tree, rule, reals, ints, memory):
-    """Write the ranges given x where the ReLU switches inside the law, |a| ≥ 1."""
+    """Append the ranges given x to memory where the ReLU switches inside the law, |a| ≥ 1."""
     depth = ints[tree + DEPTH]
     leaf = min(max(int(((0.5 - x) / a + 0.5) * 2**depth), 0), 2**depth - 1)
     left = 1 if a < 0 else 0

@@ -55,7 +55,7 @@ _ABOVE = 0.02
 
 @compiled
 def check_termination(row):
-    """GOING, or the rule that ends the row."""
+    """Return GOING, or the code with which the row ends."""
     y, velocity, jacobian, work = row.y, row.velocity, row.derivative, row.work
     reals, ints, memory = row.reals, row.ints, row.memory
     # a small w may still move by much of itself, within the gradient's rounding; e may not,
@@ -88,7 +88,7 @@ def check_termination(row):
 
 @compiled
 def end_loss(row, rule):
-    """The loss of a row's end; where it drifts, the loss a thousand times further out."""
+    """Return the loss at a row's end; where it drifts, the loss a thousand times further out."""
     if rule == DRIFTS:
         return row.reals[ENTROPY_RATE] + row.memory[LIMIT]
     return loss(row.y, row.reals, row.ints, row.memory)
@@ -138,7 +138,7 @@ def _drifts(y, velocity, jacobian, reals, ints, memory, work):
 
 @compiled(no_cpython_wrapper=True)
 def push_outwards(y, velocity, jacobian):
-    """D = ∂L/∂(e²) at constant e²a on the floor of the valley, else 0."""
+    """Return D = ∂L/∂(e²) at constant e²a where y is on the floor of the valley, else 0."""
     push = -0.5 * velocity[0] + y[2] * velocity[2] * math.exp(-2.0 * y[0])
     without_w = y[1] < _NO_W and velocity[1] < 0.0
     if not abs(velocity[0]) <= _FLOOR * push or not is_floor(y, jacobian, without_w):
@@ -175,8 +175,11 @@ def is_floor(y, jacobian, without_w):
     return True
 
 
-def rows_of(table: LawTable) -> CompiledModel:
-    """Compiled functions and constants of the model whose law is in the table."""
+def compiled_model_of(table: LawTable) -> CompiledModel:
+    """Return the hooks and constants by which the rows engine follows the uniform model.
+
+    ``table`` has the law of the running mean of the chain.
+    """
     bias = (0.0, 0.0, 0.0, table.reals[UNIGRAM_LOGIT])
     return CompiledModel(
         "uniform",

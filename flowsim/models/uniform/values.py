@@ -29,9 +29,9 @@ QUANTITIES = {"excess": (EXCESS, 0), "bias": (BIAS, 0),
 
 @compiled(nrt=True)
 def values_of(what, theta, reals, ints, found):
-    """Fill ``found`` (n, 1, k or k²) at the points ``theta`` (n, k), NaN where not finite.
+    """Write the quantity ``what`` at the points ``theta`` (n, k) to ``found`` (n, 1, k or k²).
 
-    Returns 0, or 1 + a level that the table lacks, which must be added first.
+    NaN where not finite. Returns 0, or 1 + a level that the table lacks, which must be added first.
     """
     k, memory = theta.shape[1], np.zeros(MEMORY)
     rate, steep = np.zeros(k), np.zeros((k, k))
@@ -74,12 +74,13 @@ def values_of(what, theta, reals, ints, found):
 
 @compiled(no_cpython_wrapper=True)
 def _factor(j, e, w):
+    """Return the factor of −ẏ_j in ∂L/∂θ_j: e for j = 0, w for j = 1, else 1."""
     return e if j == 0 else w if j == 1 else 1.0
 
 
 @compiled(no_cpython_wrapper=True)
 def _write_hessian(e, w, rate, steep, found):
-    """The symmetric matrix, row by row, into ``found`` (k²,)."""
+    """Write the Hessian of the loss, row by row, to ``found`` (k²,), from ẏ and its Jacobian."""
     k = len(rate)
     for i in range(k):
         for j in range(i, k):

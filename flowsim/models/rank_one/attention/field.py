@@ -48,7 +48,10 @@ _OTHERS = 7
 def constants(
     chain: BinaryChain, length: int, tied: bool, width: float = RELU_WIDTH, origin: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """``reals``, ``ints`` and the size of a row's memory; b is counted from ``origin``."""
+    """Return the arrays ``reals`` and ``ints`` for the hooks, and the length of a row's memory.
+
+    The row's coordinate for the bias is b − ``origin``; ``width`` is δ of the rounded ReLU.
+    """
     law = joint_law(chain, length) / length
     weights = [law[n - 1, x, x : n + x] for n in range(1, length + 1) for x in (0, 1)]
     head, count = np.zeros(WEIGHTS), np.tile([0, 1], length)
@@ -66,7 +69,7 @@ def constants(
 
 @compiled(no_cpython_wrapper=True)
 def _rounded_relu(z, width):
-    """R(z) and R′(z)."""
+    """Return R(z) and R′(z) of the ReLU whose kink is rounded off over ±``width``."""
     if z <= -width:  # with width 0 the ReLU itself, R′(0) = 0
         return 0.0, 0.0
     if z >= width:
@@ -76,7 +79,10 @@ def _rounded_relu(z, width):
 
 @compiled(reassoc=True, no_cpython_wrapper=True)
 def _residuals(beyond, target, other, omega, slope):
-    """σ(f) − t and σ′(f) of all logits, by the formulas of ``elementary.residual``."""
+    """Write σ(f) − t to ``omega`` and σ′(f) to ``slope``, ``beyond`` being f − logit t.
+
+    By the formulas of ``elementary.residual``; one entry for each logit, ``other`` is 1 − t.
+    """
     for j in range(beyond.shape[0]):
         rise = exponential_minus_one(abs(clipped(beyond[j])))
         both = target[j] * other[j]
@@ -88,7 +94,7 @@ def _residuals(beyond, target, other, omega, slope):
 
 @compiled
 def evaluate(y, reals, ints, memory):
-    """Write the values of every (n, x, S) to memory, in this order; whether all are finite."""
+    """Write six values of every (n, x, S) at y to memory; return whether all logits are finite."""
     length = ints[LENGTH]
     count = length * (length + 1)
     e, w1, w2 = y[0], y[length + 1], y[length + 2]
@@ -121,7 +127,7 @@ def evaluate(y, reals, ints, memory):
 
 @compiled
 def velocity(y, reals, ints, memory, out):
-    """−G⁻¹∇L into ``out``; 0, or −1 where it is not finite."""
+    """Write dy/dt = −G⁻¹∇L to ``out`` (k,); return 0, or −1 where it is not finite."""
     if not evaluate(y, reals, ints, memory):
         return -1
     length, untied = ints[LENGTH], ints[UNTIED] == 1
@@ -164,13 +170,13 @@ def velocity(y, reals, ints, memory, out):
 
 @compiled
 def loss(y, reals, ints, memory):
-    """The loss in nats, with R for the ReLU."""
+    """Return the loss in nats at y, with the rounded ReLU R."""
     return reals[ENTROPY_RATE] + excess(y, reals, ints, memory)
 
 
 @compiled
 def excess(y, reals, ints, memory):
-    """The loss above the entropy rate: a mean of relative entropies, none of which cancels."""
+    """Return the loss above the entropy rate: a mean of relative entropies, so nothing cancels."""
     if not evaluate(y, reals, ints, memory):
         return math.nan
     total, count = 0.0, ints[LENGTH] * (ints[LENGTH] + 1)
@@ -182,7 +188,7 @@ def excess(y, reals, ints, memory):
 
 @compiled
 def linearise(y, reals, ints, memory, out, jacobian):
-    """dy/dt into ``out`` and its derivative into ``jacobian``; 0, or −1 where not finite."""
+    """Write dy/dt to ``out`` and its derivative to ``jacobian``; return 0, or −1 if not finite."""
     status = velocity(y, reals, ints, memory, out)
     if status != 0:
         return status
@@ -226,7 +232,7 @@ def linearise(y, reals, ints, memory, out, jacobian):
 
 @compiled(no_cpython_wrapper=True)
 def _add_second_derivatives(y, x, share, mean, omega, values, reals, ints, first, mixed, jacobian):
-    """Add ω ∂²f of one value to the lower triangle and return F_Y and F_YY.
+    """Add ω ∂²f of one (n, x, S) to the lower triangle of ``jacobian``; return ∂f/∂Y and ∂²f/∂Y².
 
     Writes ∂f/∂j to ``first`` and ∂²f/∂Y∂j, without the change of ∂Y/∂j, to ``mixed``.
     """
@@ -271,7 +277,10 @@ def _add_second_derivatives(y, x, share, mean, omega, values, reals, ints, first
 
 @compiled(no_cpython_wrapper=True)
 def _add_positions(y, length, by_y, by_yy, jacobian):
-    """Pass the derivatives by Y_n on to the positions, and make the matrix symmetric."""
+    """Pass the derivatives by Y_n on to the positions ρ, and make ``jacobian`` symmetric.
+
+    ``by_y`` and ``by_yy`` (N,) are the first and second derivatives of the loss by Y_n.
+    """
     o, v = y[length + 3], y[length + 4]
     product, k = o * v, len(y)
     for j in range(k):

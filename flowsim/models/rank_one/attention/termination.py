@@ -68,7 +68,7 @@ _PLANE = 0.9
 
 @compiled
 def begin(row, at_zero, signs):
-    """Write what the flow conserves to memory."""
+    """Write w₁² − w₂² and o² − v² of the start, which the flow conserves, to memory; return 0."""
     y, memory, n = row.y, row.memory, row.ints[LENGTH]
     memory[BALANCE] = y[n + 1] * y[n + 1] - y[n + 2] * y[n + 2]
     memory[BALANCE + 1] = y[n + 3] * y[n + 3] - y[n + 4] * y[n + 4]
@@ -78,7 +78,10 @@ def begin(row, at_zero, signs):
 
 @compiled
 def conserve(row, time):
-    """Put y back on its conserved quantities, to first order; far below the step's error."""
+    """Put y back on its conserved quantities, to first order, and write ``time`` to memory.
+
+    The change is far below the step's error.
+    """
     y, memory = row.y, row.memory
     memory[TIME] = time
     for pair in range(2):
@@ -92,7 +95,7 @@ def conserve(row, time):
 
 @compiled
 def check_termination(row):
-    """GOING, or the rule that ends the row."""
+    """Return GOING, or the code with which the row ends."""
     y, jacobian, work = row.y, row.derivative, row.work
     reals, ints, memory = row.reals, row.ints, row.memory
     information, speed = reals[INFORMATION], 0.0
@@ -145,7 +148,7 @@ def check_termination(row):
 
 @compiled
 def end_loss(row, rule):
-    """The loss of a row's end; where it creeps, the extrapolated loss."""
+    """Return the loss at the end of a row; where it creeps (DRIFTS), the extrapolated loss."""
     if rule == DRIFTS:
         return row.reals[ENTROPY_RATE] + row.memory[LIMIT]
     return loss(row.y, row.reals, row.ints, row.memory)
@@ -161,7 +164,7 @@ def _is_least(value, reals):
 
 @compiled(no_cpython_wrapper=True)
 def _at_rest(y, jacobian, reals, ints, memory, work):
-    """TRAPPED or REST, for a point without velocity."""
+    """Return TRAPPED or REST, the code with which a row without velocity at y ends."""
     value, information = excess(y, reals, ints, memory), reals[INFORMATION]
     if ints[UNTIED] == 0 and abs(value - information) <= _NONE * information:
         largest = 0.0
@@ -185,10 +188,10 @@ def _plane_attracts(y, jacobian, growth, reals, ints, memory, work):
 
 @compiled(no_cpython_wrapper=True)
 def attracts(y, jacobian, growth, ints, work):
-    """Return whether no curvature is below −growth along the surface of the conserved quantities.
+    """Return whether no curvature of the loss is below −``growth`` where conserved quantities stay.
 
     By Cholesky's factors of G^½(−J)G^−½ + growth, with the normals of the surface lifted. With
-    e² + Σρ² − c² too, where untied, more is asked than needed.
+    e² + Σρ² − c² too, where untied, more is asked than needed. ``work`` (k, k) is overwritten.
     """
     k, first = len(y), ints[LENGTH] + 1
     largest = 0.0
@@ -222,6 +225,7 @@ def attracts(y, jacobian, growth, ints, work):
 
 @compiled(no_cpython_wrapper=True)
 def _linearise(row):
+    """Write dy/dt and its Jacobian at ``row.y`` to the row; return the status of ``linearise``."""
     return linearise(row.y, row.reals, row.ints, row.memory, row.velocity, row.derivative)
 
 
@@ -238,11 +242,12 @@ HOOKS = {
 
 @lru_cache(maxsize=8)
 def _constants(model: Any) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return what ``constants`` does for a model; the last eight models' are kept."""
     return constants(model.chain, model.length, model.tied, origin=unigram_logit(model.chain))
 
 
-def rows_of(model: Any) -> CompiledModel:
-    """Compiled functions and constants of the model."""
+def compiled_model_of(model: Any) -> CompiledModel:
+    """Return the hooks and constants for the rows engine of a rank-one model with attention."""
     return CompiledModel(
         "rank_one_attention",
         HOOKS,

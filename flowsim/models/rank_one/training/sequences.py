@@ -18,7 +18,7 @@ from flowsim.models.past_law import joint_law
 
 
 class Atoms(NamedTuple):
-    """The atoms of one loss after the other."""
+    """The A atoms of one or more losses, one loss after the other, as arrays."""
 
     place: np.ndarray  # position n − 1 of every atom, int64, shape (A,), in any order
     #: Symbol x, share S/n, weight, weight followed by a one, (4, A); weights of a loss sum to one.
@@ -27,7 +27,7 @@ class Atoms(NamedTuple):
 
 
 def population_atoms(chain: BinaryChain, positions: int, attention: bool) -> Atoms:
-    """The atoms of the exact expected loss at N positions."""
+    """Return the atoms of one loss, the exact expected loss at N = ``positions`` positions."""
     after = np.array([chain.p, 1 - chain.q])
     if not attention:
         place = np.repeat(np.arange(positions), 2)
@@ -50,10 +50,11 @@ def sampled_atoms(
     attention: bool,
     generator: torch.Generator,
 ) -> Atoms:
-    """Fresh batches, each a loss, drawn like those of full models in training.
+    """Draw ``batches`` fresh batches and return their atoms; each batch is a loss.
 
-    Every symbol takes one uniform number u: the first is 1 where u ≥ π₀, another where u ≥
-    P(0 | the one before). With attention every symbol of a batch is an atom.
+    They are drawn as in the training of full models: every symbol takes one uniform number u, the
+    first is 1 where u ≥ π₀, another where u ≥ P(0 | the one before). With attention every symbol
+    of a batch is an atom.
     """
     size = (batches, batch, length + 1)
     u = torch.rand(size, dtype=torch.float64, generator=generator).numpy()
@@ -72,9 +73,10 @@ def sampled_atoms(
 def _count(
     u: np.ndarray, zero_below: np.ndarray, attention: bool, each: int, values: np.ndarray
 ) -> None:
-    """Count every atom, and those followed by a one: all symbols, or (n, 0) and (n, 1).
+    """Add to values[2] how often each atom occurs, and to values[3] how often a one follows it.
 
-    With attention, x and the share of ones too.
+    ``u`` (batches, batch, N + 1) are the uniform numbers, ``each`` the atoms of a position: all
+    its symbols with attention, whose x and share of ones are written too, else (n, 0) and (n, 1).
     """
     for t in range(u.shape[0]):
         for i in range(u.shape[1]):

@@ -20,7 +20,10 @@ POSITIONS, ATTENTION, TIED, ADAM = range(4)
 
 @compiled(reassoc=True, no_cpython_wrapper=True)
 def _logits(row, kinds, place, values, low, high, means, logits):
-    """Write Y, the output and the mean past X of every atom to logits[0], [1] and [2]."""
+    """Write Y, output and mean past X of the atoms low … high − 1 to logits[0], [1] and [2].
+
+    The output is Y + 4w₂ ReLU(w₁Y). ``means`` (C,) is scratch.
+    """
     count = kinds[POSITIONS]
     e, w1, w2 = row[0], row[1 + count], row[2 + count]
     inner = row[3 + count] * row[4 + count] if kinds[ATTENTION] else 0.0
@@ -41,7 +44,7 @@ def _logits(row, kinds, place, values, low, high, means, logits):
 
 @compiled(reassoc=True, no_cpython_wrapper=True)
 def _residuals(u, b, values, low, high, logits):
-    """Write weight·σ(f) − weight of ones of every atom, f = u·output + b, to logits[3]."""
+    """Write weight·σ(f) − weight of ones of the same atoms, f = u·output + b, to logits[3]."""
     for j in range(high - low):
         chance = 1.0 / (1.0 + exponential(clipped(-(u * logits[1, j] + b))))
         logits[3, j] = values[2, low + j] * chance - values[3, low + j]
@@ -49,7 +52,7 @@ def _residuals(u, b, values, low, high, logits):
 
 @compiled(reassoc=True, no_cpython_wrapper=True)
 def _gradient(row, kinds, place, values, low, high, means, logits, gradient):
-    """∂L/∂row of the loss whose atoms are low … high − 1, into ``gradient``."""
+    """Write ∂L/∂row to ``gradient`` (k,), L being the loss of the atoms low … high − 1."""
     count, attended, tied = kinds[POSITIONS], kinds[ATTENTION], kinds[TIED]
     e, w1, w2 = row[0], row[1 + count], row[2 + count]
     at = 5 + count if attended else 3 + count
@@ -87,9 +90,10 @@ def _gradient(row, kinds, place, values, low, high, means, logits, gradient):
 
 @compiled(contract=True, no_cpython_wrapper=True)
 def _take_step(row, gradient, first, second, kinds, reals, scales, rate, by_first, by_second):
-    """One step along the gradient of the loss; ``scales`` holds κ, κ/M, M and the decay.
+    """Take one step of the optimizer: change ``row``, its moments ``first`` and ``second``.
 
-    rate is the learning rate, by_first = rate/(1 − β₁ᵗ) and by_second = (1 − β₂ᵗ)^(−1/2).
+    ``scales`` (4, k) holds κ, κ/M, M and the decay; rate is the learning rate,
+    by_first = rate/(1 − β₁ᵗ) and by_second = (1 − β₂ᵗ)^(−1/2).
     """
     k, shrink = len(row), 1.0
     for i in range(k):
@@ -120,7 +124,8 @@ def advance(
 ):  # fmt: skip
     """Take the steps of ``rates`` (steps, 3) with every row; rows and moments are changed.
 
-    Step t of row i descends the loss order[0] + order[1]·t + order[2]·i.
+    Step t of row i descends the loss order[0] + order[1]·t + order[2]·i. ``place``, ``values`` and
+    ``bounds`` are those of ``sequences.Atoms``; ``means``, ``logits``, ``gradient`` are scratch.
     """
     for i in range(len(rows)):
         row = rows[i]
@@ -136,7 +141,7 @@ def advance(
 
 @compiled
 def losses_of(rows, kinds, place, values, means, logits, found):
-    """The loss of every row in nats, all atoms being those of one loss."""
+    """Write the loss of every row in nats to ``found`` (n,), all atoms being those of one loss."""
     count, size = kinds[POSITIONS], len(place)
     at = 5 + count if kinds[ATTENTION] else 3 + count
     for i in range(len(rows)):
