@@ -139,13 +139,16 @@ _TRIED = 20
 class BatchState:
     """Orbits on their way, a row each: where they are, their next steps, and what they have met.
 
+    A coordinate is a logarithm because the model names it (``keeps_sign``), or because its
+    invariant plane was seen (``Chart.seen``).
+
     Attributes:
         model: whose flow it is.
         steps: the error allowed per step.
         replays: what ``replayed`` has recorded, by operation and kind of chart.
         chart: of these rows.
         index: their numbers among the starts, (m,).
-        limits: rtol, atol, and the longest step over the time in which what grows does, (m, 3).
+        limits: rtol, atol, and the longest step times the fastest rate of growth, (m, 3).
         y, theta: where they are, in the chart and outside it, (m, k).
         field, jacobian: dy/dt and its derivative there.
         h, time: the next step's length, and the time so far, (m,).

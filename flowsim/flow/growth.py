@@ -63,6 +63,7 @@ class Growth:
     """
 
     def __init__(self, start: Tensor) -> None:
+        """Begin with rows at ``start`` (n, k), before any note."""
         none, never = torch.zeros_like(start), start.new_full((len(start), 2), torch.nan)
         # of each coordinate its start, last value and sense, and when that turned; the next notes
         self.kept = torch.cat([start, start, none, none, never], 1)
@@ -303,6 +304,7 @@ class _Notes:
     """Times and places of rows when a measure of them had grown tenfold, the latest last."""
 
     def __init__(self, start: Tensor) -> None:
+        """Make room for the notes of rows (n, k); NaN where there is none yet."""
         self.measure = torch.full_like(start[:, :1], torch.nan).repeat(1, _NOTES)
         self.time, self.first = self.measure.clone(), torch.zeros_like(start[:, 0])
         self.theta = torch.full_like(start[:, None], torch.nan).repeat(1, _NOTES, 1)

@@ -24,6 +24,7 @@ class Idle:
     """
 
     def __init__(self, start: Tensor, field: bool) -> None:
+        """Begin at ``start`` (n, k); ``field``: of a flow that is no gradient's."""
         self.field, none = field, torch.zeros_like(start[:, 0])
         self.over, self.slow, self.news = none.bool(), none.bool(), False
         # speed, its sense and turns, the least and the largest speed, and y

@@ -216,7 +216,6 @@ def accepts_starts(function: _Function) -> _Function:
     @quickly
     @wraps(function)
     def checked(model: Model, theta0: Numbers, *more: Any, **named: Any) -> Any:
-        # ``wraps`` gives it the docstring of ``function``
         starts = to_tensor(theta0, "starts")
         check_coordinates(model.name, model.coordinates)
         k = len(model.coordinates)

@@ -118,6 +118,7 @@ class Returns:
     """
 
     def __init__(self, y: Tensor, field: Tensor, curve: Tensor, time: Tensor, most: int) -> None:
+        """Begin at y (n, k), with dy/dt ``field`` and d²y/dt² ``curve``, for ``most`` steps."""
         self.most, self.since, self.piece = most, torch.zeros_like(time), 0
         none, edge = torch.zeros_like(y), torch.full_like(y, torch.inf)
         columns = (y, field, curve, y, none, none + 1, y, y, edge, -edge, time.unsqueeze(1))
@@ -393,6 +394,7 @@ class Passages:
     """
 
     def __init__(self, start: Tensor) -> None:
+        """Begin with rows at ``start`` (n, k), which have passed no saddle."""
         # the highest speed since the last passage, the least since then, and where that was
         self.highest = torch.zeros_like(start[:, 0])
         self.least, self.place = self.highest + torch.inf, start.clone()
@@ -453,6 +455,7 @@ class Circles:
     """
 
     def __init__(self, model: Any, state: Any, start: Tensor, most: int) -> None:
+        """Begin at ``start`` (n, k), whose finite rows are in ``state``; ``most`` steps follow."""
         self.model, self.period = model, torch.full_like(start[:, 0], torch.nan)
         self.sink = torch.full_like(start, torch.nan)
         self.leaves = torch.zeros_like(self.period, dtype=torch.bool)

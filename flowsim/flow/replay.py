@@ -51,6 +51,7 @@ class Replay:
         self.programs: dict[Any, Callable[..., Any] | None] = {}
 
     def __call__(self, *given: Tensor) -> tuple[Tensor, ...]:
+        """Return the function's results: by its program on the CPU, where one could be written."""
         if given[0].device.type != "cpu" or not len(given[0]):
             return self.function(*given)
         shapes = tuple([x.shape[1:] for x in given])
@@ -108,6 +109,7 @@ class _Tape(TorchDispatchMode):
         return False  # which would import what takes seconds
 
     def __init__(self, function: Callable[..., tuple[Tensor, ...]], given: list[Tensor]) -> None:
+        """Call the function with what is given, and record what it does."""
         super().__init__()
         self.operations: list[tuple[Any, Any, Any, list[int]]] = []
         self.number: dict[int, int] = {}
@@ -317,6 +319,7 @@ class _Writer:
     """
 
     def __init__(self, tape: _Tape, other: _Tape, operations: list[Any]) -> None:
+        """Write all the operations that two recordings have in common."""
         self.tape, self.other, self.lines, self.once = tape, other, list[str](), list[str]()
         self.same: dict[int, _Slot] = {}  # slots that are others
         self.uniform: dict[int, float] = {}  # of which all numbers are this one
@@ -484,6 +487,7 @@ def _reduces(function: str, pair: str) -> _Write:
     def write(
         w: _Writer, x: Any, dims: Any = None, keepdim: bool = False, dtype: Any = None
     ) -> str:
+        """Write the reduction of x over some axes, or all."""
         if dtype is not None:
             raise _Unlike
         shape = w.shape(x)
@@ -565,6 +569,7 @@ def _filled(value: str, shape_of: Callable[[_Writer, Any], Any] | None = None) -
     """
 
     def write(w: _Writer, x: Any, number: Any = None, dtype: Any = None, **more: Any) -> str:
+        """Write the array; ``x`` is a shape, or a tensor whose shape it has."""
         shape = x if shape_of is None else shape_of(w, x)
         kind = dtype or (w.tensor(x).dtype if isinstance(x, _Slot) else torch.float64)
         return f"np.full({w.text(shape)}, {value or w.text(number)}, {w.text(kind)})"
@@ -576,6 +581,7 @@ def _new(value: str) -> _Write:
     """Return what writes a new array of a shape and one value, of the type of another tensor."""
 
     def write(w: _Writer, x: Any, shape: Any, number: Any = None, **more: Any) -> str:
+        """Write the array, of this shape and x's type."""
         return _filled(value)(w, shape, number, more.get("dtype") or w.tensor(x).dtype)
 
     return write

@@ -26,18 +26,25 @@ class Solver(Protocol):
     """
 
     @property
-    def defaults(self) -> SolverDefaults: ...
+    def defaults(self) -> SolverDefaults:
+        """Tolerances and numbers of steps where none are given."""
+        ...
+
     @property
-    def batched(self) -> bool: ...
+    def batched(self) -> bool:
+        """Whether starts are advanced together in torch."""
+        ...
+
     @property
-    def variable(self) -> Literal["time", "logit gap"]: ...
+    def variable(self) -> Literal["time", "logit gap"]:
+        """The independent variable of the steps."""
+        ...
 
     def ends(self, start: Tensor, steps: Steps, once: bool = False) -> Iterator[EndStates]:
         """Follow starts (n, k) to their ends; yield their end states part by part, in order.
 
-        ``label_ends`` labels them.
-
-        With ``once`` a start need not be followed again to be sure of its side of a boundary.
+        ``label_ends`` labels them. With ``once`` a start need not be followed again to be sure of
+        its side of a boundary.
         """
         ...
 
