@@ -128,6 +128,7 @@ class _Runs:
     taken: Tensor  # how many steps they have taken, (m,)
 
     def select(self, which: Tensor) -> _Runs:
+        """The runs of a mask (m,) alone."""
         return _Runs(**{name: values[which] for name, values in vars(self).items()})
 
 
@@ -137,7 +138,7 @@ def _follow(
     start: Tensor,
     progress: Callable[[int], object] | None,
 ) -> Trained:
-    """Train from the starts (n, k) and label them."""
+    """Take the optimizer's steps from starts (n, k), label the runs and return all of them."""
     found = Trained.unknown(start)
     root = torch.tensor(model.metric).to(start).sqrt()
     index = start.isfinite().all(1).nonzero()[:, 0]
@@ -174,7 +175,10 @@ def _follow(
 def _advance(
     model: Model, choice: OptimizerChoice, rows: _Runs, root: Tensor, begin: int, end: int
 ) -> Tensor:
-    """Take steps ``begin`` to ``end`` − 1; where the rows were, (end − begin + 1, m, k)."""
+    """Take steps ``begin`` to ``end`` − 1, changing ``rows``; return the y on the way.
+
+    They are (end − begin + 1, m, k). ``root`` (k,) is √G, here and below.
+    """
     path = rows.y.new_empty(end - begin + 1, *rows.y.shape)
     path[0] = rows.y
     for step in range(begin, end):
@@ -195,7 +199,7 @@ def _advance(
 
 
 def _own_step(model: Model, rows: _Runs, root: Tensor) -> Tensor:
-    """Take the model's own step; its memory is changed in place."""
+    """Take the model's own step and return the new y (m, k); ``rows`` get its new memory."""
     theta = rows.y / root
     try:
         new, memory = cast(Any, model).step(theta, rows.memory)
@@ -212,7 +216,10 @@ def _own_step(model: Model, rows: _Runs, root: Tensor) -> Tensor:
 
 
 def _step(choice: OptimizerChoice, rows: _Runs, gradient: Tensor, step: int) -> Tensor:
-    """Step the optimizer; its means of gradients are changed in place."""
+    """Take the optimizer's step and return the new y (m, k); ``rows`` get new means of gradients.
+
+    ``gradient`` (m, k) is by y.
+    """
     y, rate = rows.y, choice.rate(step)
     if choice.clip is not None:
         norm = gradient.norm(dim=1, keepdim=True)
@@ -232,7 +239,10 @@ def _step(choice: OptimizerChoice, rows: _Runs, gradient: Tensor, step: int) -> 
 def _classify_block(
     model: Model, choice: OptimizerChoice, rows: _Runs, root: Tensor, path: Tensor, found: Trained
 ) -> Tensor:
-    """Mask of rows that are done after a block, (m,); their labels, or the present ones."""
+    """Label the rows, in ``found``, by a block of steps; return a mask (m,) of those that are done.
+
+    ``path`` (steps + 1, m, k) is where they were. Rows that go on are bounded or unresolved yet.
+    """
     label = torch.full_like(rows.index, Label.UNRESOLVED, dtype=torch.int8)
     status = torch.full_like(label, Status.TIMED_OUT)
     rule, period = torch.full_like(label, Rule.NONE), torch.zeros_like(label, dtype=torch.int32)
@@ -290,7 +300,10 @@ def _classify_near_minimum(
 
 
 def _period(path: Tensor, size: Tensor) -> Tensor:
-    """After how many steps, of at least two, rows come back, int32 (m,); 0 if they do not."""
+    """Find after how many steps, of at least two, rows come back, int32 (m,); 0 if they do not.
+
+    ``path`` (steps + 1, m, k) is where they were, ``size`` (m,) their largest |y|.
+    """
     longest = min(_LONGEST, (len(path) - 1) // _PERIODS)
     period = torch.zeros_like(size, dtype=torch.int32)
     if longest < 2:
@@ -309,7 +322,7 @@ def _period(path: Tensor, size: Tensor) -> Tensor:
 
 
 def _rests(model: Model, y: Tensor, root: Tensor) -> Tensor:
-    """Mask of the rows (m, k), which stand still, that are at a critical point of the loss."""
+    """Return a mask (m,) of the rows y (m, k), which stand still, that are at a critical point."""
     gradient, curved, directions = _curvatures(model, y, root)
     along = (directions.mT @ gradient.unsqueeze(2)).squeeze(2).abs()
     size, steepest = y.abs().amax(1, keepdim=True), curved.abs().amax(1, keepdim=True)
@@ -319,7 +332,7 @@ def _rests(model: Model, y: Tensor, root: Tensor) -> Tensor:
 
 
 def _curvatures(model: Model, y: Tensor, root: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """∇L in the coordinates y (m, k), and the Hessian's eigenvalues (m, k) and eigenvectors.
+    """Compute ∇L by y (m, k), and the Hessian's eigenvalues (m, k) and eigenvectors (m, k, k).
 
     A Hessian that is not finite counts as 0.
     """

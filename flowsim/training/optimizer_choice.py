@@ -227,7 +227,7 @@ class OptimizerChoice:
         return _cosine(top, top / 5, (step - peak) / rest if rest > 0 else 1.0)
 
     def on(self, model: Model) -> OptimizerChoice:
-        """The choice as it trains that model: d, batches and what is usual are of a transformer.
+        """Complete the choice for training that model: d and batches are of a transformer alone.
 
         Raises:
             InputError: a flow; sampled batches of a model that has none; own steps of one without.
@@ -273,7 +273,7 @@ class OptimizerChoice:
         return found | ({"training_seed": self.seed} if drawn else {})
 
     def settings(self) -> dict[str, str]:
-        """Texts that identify the optimizer."""
+        """The attributes as texts, which identify the optimizer."""
         return {name: str(value) for name, value in self.attributes().items()}
 
 
@@ -316,10 +316,12 @@ def papers_recipe(steps: int = 8000, batch: int = 16) -> OptimizerChoice:
 
 
 def _cosine(start: float, end: float, share: float) -> float:
+    """The number at that share of the way from start to end, along half a cosine."""
     return end + (start - end) * (1 + math.cos(math.pi * share)) / 2
 
 
 def _require(argument: str, value: object, what: str, accepts: Callable[[float], bool]) -> None:
+    """InputError, saying ``what`` is wanted, unless a value is a finite number that is accepted."""
     number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
     if not (math.isfinite(number) and accepts(number)):
         raise InputError(f"{argument} must be a number {what}, not {value!r}")

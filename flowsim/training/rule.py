@@ -22,11 +22,12 @@ _COLUMNS = {"loss": "<f8", "period": "<i4", "largest": "<f8", "steps_taken": "<i
 
 
 def rule_of(model: Model) -> Any:
+    """The class that trains the model in another way than down its loss, or None."""
     rule = getattr(model, "training_rule", None)
     return rule() if callable(rule) else None
 
 
 def recorded(model: Model) -> Mapping[str, str]:
-    """The attributes of ``Trained`` that a record has of runs in that model, with their types."""
+    """Name the attributes of ``Trained`` that a record of such runs has, with numpy's types."""
     rule = rule_of(model)
     return _COLUMNS if rule is None else rule.columns

@@ -74,7 +74,7 @@ class Trained:
 
     @classmethod
     def unknown(cls, theta: Tensor) -> Trained:
-        """Runs from θ (n, k) that have failed unless more is known of them."""
+        """Make the entries of n runs from θ (n, k) that count as failed until more is known."""
         none = torch.zeros_like(theta[:, 0], dtype=torch.int8)
         nothing, count = torch.full_like(theta[:, 0], torch.nan), none.to(torch.int32)
         status = torch.full_like(none, Status.FAILED)
@@ -85,7 +85,7 @@ class Trained:
 
     @classmethod
     def joined(cls, parts: list[Trained]) -> Trained:
-        """All runs of the parts."""
+        """Concatenate the runs of all parts."""
         return cls(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(cls)))
 
     def numpy(self) -> Trained:

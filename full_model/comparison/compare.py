@@ -206,15 +206,18 @@ def _completed(
     """Run the chunks that are missing in ``parts``, saving as they come; results at all chunks."""
 
     def report(more: int, text: str) -> None:
+        """Report the runs of finished chunks and so many ``more`` as done."""
         done = sum(len(chunks.members(chunk)) for chunk in parts)
         if progress is not None:
             progress(done + more, chunks.different, text)
 
     def left_open() -> None:
+        """Report how many finished runs are undecided."""
         count = sum(int((part["end_reason"] != 0).sum()) for part in parts.values())
         report(0, f"{count} left open")
 
     def report_within(work: SideBySide) -> None:
+        """Report how far the runs of the chunk in work are."""
         full, moving = work.full, work.full.undecided()
         text = f"{int(moving.sum())} moving at time {work.times[-1]:.3g}"
         if moving.any():
@@ -222,6 +225,7 @@ def _completed(
         report(int((~moving).sum()), text)
 
     def run_here(task: Task) -> Part:
+        """Run a task in this process, reporting on the way."""
         work = set_up(task)
         work.run(partial(report_within, work))
         return work.found()

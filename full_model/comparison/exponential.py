@@ -126,6 +126,7 @@ def _step(field: FullField, root: Tensor, z: Tensor, f: Tensor, h: Tensor) -> tu
     """
 
     def flow(at: Tensor) -> Tensor:
+        """F at rows z (…, K)."""
         return -field.slope(at / root) / root
 
     space, wide = _KrylovSpace(flow, z, f), h.unsqueeze(1)

@@ -88,7 +88,7 @@ def fit_induction(arch: Architecture, weights: Weights, tokens: Tensor) -> Induc
 
 
 def _content(values: Tensor, seen: Tensor) -> Tensor:
-    """Values (M, B, n, i) less their means over i at (B, n) and over B at (n, i); zero unseen."""
+    """Subtract from values (M, B, n, i) their means over i, then over B; zero if not ``seen``."""
     kept = torch.where(seen, values, 0.0)
     count = seen.sum(-1, keepdim=True).clamp(min=1)
     kept = torch.where(seen, kept - kept.sum(-1, keepdim=True) / count, 0.0)

@@ -117,7 +117,7 @@ def initial_weights(
 def with_noise(
     arch: Architecture, weights: Weights, noise: float, generators: Sequence[torch.Generator]
 ) -> Weights:
-    """The weights with N(0, noise²) added to each, a generator for every model.
+    """Return the weights with N(0, noise²) added to each, by a generator for every model.
 
     Args:
         arch: the architecture.
@@ -139,6 +139,7 @@ def with_noise(
 
 
 def _gaussian(arch: Architecture, generators: list[torch.Generator], std: float) -> Weights:
+    """Draw the weights of the "gaussian" start, (M, *shape), a model from each generator."""
     weights = {}
     for name, shape in arch.shapes.items():
         kind = name.split(".")[-1]
@@ -153,4 +154,5 @@ def _gaussian(arch: Architecture, generators: list[torch.Generator], std: float)
 
 
 def normal(generator: torch.Generator, *shape: int) -> Tensor:
+    """Draw from N(0, 1) in that shape, float64."""
     return torch.randn(shape, dtype=torch.float64, generator=generator)

@@ -131,7 +131,10 @@ def lift_rank_one(
 
 
 def unit_vector(vector: Tensor | None, d: int, like: Tensor, argument: str) -> Tensor:
-    """The vector like ``like``, (1 … 1)/√d if None; InputError if no unit vector (d,)."""
+    """Return the vector in the number type of ``like``, (1 … 1)/√d if None.
+
+    InputError unless it is a unit vector, (..., d).
+    """
     if vector is None:
         return like.new_full((d,), 1 / math.sqrt(d))
     vector = vector.to(like)
@@ -141,9 +144,10 @@ def unit_vector(vector: Tensor | None, d: int, like: Tensor, argument: str) -> T
 
 
 def rank_one_weights(point: RankOnePoint, alpha: Tensor, beta: Tensor, eta: Tensor) -> Weights:
-    """All weights of the rank-one family by name, (..., *shape), but queries and keys."""
+    """Compute the rank-one weights of a point by name, (..., *shape), all but queries and keys."""
 
     def scaled(number: Tensor, tensor: Tensor) -> Tensor:
+        """Multiply each model's tensor by its number (...)."""
         return number.reshape(*number.shape, *[1] * (tensor.ndim - number.ndim)) * tensor
 
     vector = alpha.expand(*point.eps.shape, alpha.shape[-1])

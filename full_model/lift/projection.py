@@ -66,7 +66,7 @@ def project(
     hidden_signs: Tensor | None = None,
     rounds: int = 30,
 ) -> Projection:
-    """The nearest point of the rank-one family, for weights from anywhere.
+    """Find the nearest point of the rank-one family to weights from anywhere.
 
     For given (α, β) the nearest coordinates are inner products; the squared length they capture is
     a quadratic form in α for fixed β and in β for fixed α, so the two leading eigenvectors are
@@ -127,7 +127,7 @@ def project(
 
 
 def _fit_alpha(parts: Weights, eta: Tensor, rounds: int) -> Tensor:
-    """The α of most captured length, up to its sign."""
+    """Fit the unit vector α (..., d) of most captured length, up to its sign; ``eta`` is η."""
     e = parts["embedding"]
     unit = eta / math.sqrt(eta.shape[-1])
     rows = [e.unsqueeze(-2), unit.unsqueeze(-2) @ parts["0.up"]]
@@ -148,13 +148,13 @@ def _fit_alpha(parts: Weights, eta: Tensor, rounds: int) -> Tensor:
 
 
 def _fit_beta(parts: Weights, alpha: Tensor) -> Tensor:
-    """The β of most captured length for this α, up to its sign."""
+    """Fit the unit vector β (..., d) of most captured length for this α, up to its sign."""
     value, out = _attention_matrices(parts)
     return leading_direction(torch.stack([_apply(value, alpha), _apply(out.mT, alpha)], -2), alpha)
 
 
 def _attention_matrices(parts: Weights) -> tuple[Tensor, Tensor]:
-    """W_V and W_O, zero where the model has none."""
+    """Return W_V and W_O, (..., d, d), zero where the model has none."""
     e = parts["embedding"]
     zero = e.new_zeros(*e.shape, e.shape[-1])
     return parts.get("0.value", zero), parts.get("0.out", zero)
@@ -163,7 +163,7 @@ def _attention_matrices(parts: Weights) -> tuple[Tensor, Tensor]:
 def _coordinates(
     parts: Weights, alpha: Tensor, beta: Tensor, eta: Tensor, arch: Architecture
 ) -> RankOnePoint:
-    """The nearest coordinates for given α and β: inner products."""
+    """Compute the nearest rank-one coordinates for given α, β and η: inner products."""
     scale = math.sqrt(arch.d) / arch.width
     value, out = _attention_matrices(parts)
     eps = (parts["embedding"] * alpha).sum(-1)
@@ -181,9 +181,13 @@ def _coordinates(
 
 
 def distance_from(nearest: Weights, weights: Weights, axes: int) -> tuple[Tensor, Tensor]:
-    """Distance of all weights to the nearest, zero where not named, and over their norm."""
+    """Return the distance (...) of all weights to ``nearest``, and that over the weights' norm.
+
+    ``nearest`` counts as zero where it has no such weight; ``axes`` is the number of ensemble axes.
+    """
 
     def length(parts: Weights) -> Tensor:
+        """The Euclidean norm (...) over all weights of a model."""
         rows = [w.reshape(*w.shape[:axes], -1).square().sum(-1) for w in parts.values()]
         return torch.stack(rows).sum(0).sqrt()
 
@@ -193,11 +197,12 @@ def distance_from(nearest: Weights, weights: Weights, axes: int) -> tuple[Tensor
 
 
 def _apply(matrix: Tensor, vector: Tensor) -> Tensor:
+    """Multiply matrices (..., i, k) by vectors (..., k)."""
     return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
 
 
 def leading_direction(rows: Tensor, reference: Tensor) -> Tensor:
-    """The unit vector (..., d) of largest Σ⟨row, ·⟩² over the rows (..., k, d), up to its sign.
+    """Find the unit vector (..., d) of largest Σ⟨row, ·⟩² over rows (..., k, d), up to its sign.
 
     If a space of them is equally good, the one nearest to ``reference`` (..., d), or, if that
     is orthogonal to it, to the first coordinate axis that is not.
@@ -220,7 +225,10 @@ def leading_direction(rows: Tensor, reference: Tensor) -> Tensor:
 
 
 def first_sign(numbers: Tensor, share: float, otherwise: Tensor | None = None) -> Tensor:
-    """Sign (...) of the first of (..., k) numbers above a share of the largest; else another."""
+    """Return the sign (...) of the first of (..., k) numbers above a share of the largest in size.
+
+    It is ``otherwise`` (...), if given, where none does.
+    """
     size = numbers.abs()
     counts = size > share * size.amax(-1, keepdim=True)
     first = counts.to(torch.uint8).argmax(-1, keepdim=True)

@@ -82,7 +82,7 @@ class StatesProjection:
 
 
 def project_states(arch: Architecture, weights: Weights, turns: int = 0) -> StatesProjection:
-    """The nearest point (e, w₁, w₂) of the plane, for weights (..., *shape) from anywhere.
+    """Find the nearest point (e, w₁, w₂) of the plane to weights (..., *shape) from anywhere.
 
     For a given frame, the unit vectors v_s, the nearest coordinates are inner products; for given
     coordinates the nearest frame is a polar factor, taken ``turns`` times from that of
@@ -129,6 +129,7 @@ def simplex(states: int, d: int) -> Tensor:
 
 
 def _check_architecture(arch: Architecture) -> None:
+    """InputError unless the architecture can carry points of the plane, see ``lift_states``."""
     check_carries(arch, "the plane of S states lifts", output="states", tied=True)
     if arch.has_relative:
         raise InputError("the plane of S states has no relative positions")

@@ -65,6 +65,8 @@ def loss_and_gradient(
     gradient = {name: torch.empty_like(w) for name, w in plain.items()}
 
     def work(start: int, stop: int) -> None:
+        """Compute the models ``start`` to ``stop`` − 1, in place."""
+
         def at(tensor: Tensor) -> ctypes.c_void_p:
             return ctypes.c_void_p(tensor[start:].data_ptr())
 

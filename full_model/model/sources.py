@@ -87,11 +87,13 @@ class SharedSource(SequenceSource, Generic[D]):
         self.members = members
 
     def repeat(self, members: int) -> Self:
+        """The same source for so many models; InputError if it serves several already."""
         if self.members not in (1, members):
             raise InputError(f"{self.members} sources cannot serve {members} models")
         return type(self)(self.data, members)
 
     def first_law(self) -> Tensor:
+        """The law of the first symbol, (M, S): stationary, or of a prior uniform."""
         if isinstance(self.data, Prior):  # whose first k symbols are uniform
             return torch.full((self.members, self.states), 1 / self.states, dtype=torch.float64)
         return torch.tensor(self.data.stationary, dtype=torch.float64).expand(self.members, -1)
@@ -153,6 +155,7 @@ class MarkovSource(SequenceSource):
         return cls([chains] if isinstance(chains, MarkovChain) else chains)
 
     def repeat(self, members: int) -> MarkovSource:
+        """The source for so many models, of its one chain or as many; else InputError."""
         if self.members not in (1, members):
             raise InputError(f"{self.members} chains cannot serve {members} models")
         return MarkovSource(self.chains * (members // self.members))
@@ -184,9 +187,11 @@ class MarkovSource(SequenceSource):
         return paths[..., :-1], paths[..., 1:]
 
     def first_law(self) -> Tensor:
+        """The stationary law, (M, k)."""
         return self.stationary
 
     def next_laws(self, tokens: Tensor) -> Tensor:
+        """The kernel's row of each symbol, (M, B, N, k), for tokens (B, N) or (M, B, N)."""
         whole, member = self.of_members(tokens)
         return self.kernel[member, whole]
 
@@ -220,6 +225,7 @@ class ChainSource(SharedSource[OrderChain]):
         self._contexts = torch.tensor(chain.contexts.stationary, dtype=torch.float64)
 
     def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Stationary sequences and their next symbols, uint8, (M, batch, N)."""
         kernels = self._kernel.expand(self.members * max(batch, 0), -1, -1)
         return self._paths(kernels, self._contexts, length, generator)
 
@@ -258,6 +264,7 @@ class HiddenSource(SharedSource[HiddenMarkovProcess]):
         self._kernel = by_state.repeat(process.symbols, 1)
 
     def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Stationary sequences and their next symbols, uint8, (M, batch, N)."""
         kernels = self._kernel.expand(self.members * max(batch, 0), -1, -1)
         return self._paths(kernels, self._first, length, generator, self.data.states)
 
@@ -290,6 +297,7 @@ class PriorSource(SharedSource[Prior]):
         self.exact = prior.has_bayes
 
     def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Sequences, each of a new kernel, and their next symbols, uint8, (M, batch, N)."""
         return self._paths(self._kernels(batch, generator), None, length, generator)
 
     def next_laws(self, tokens: Tensor) -> Tensor:

@@ -140,10 +140,11 @@ def _norm(x: Tensor, scale: Tensor | None) -> Tensor:
 def _attention(
     arch: Architecture, block: dict[str, Tensor | None], x: Tensor, traced: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """W_O Σ_i att_{n,i} W_V x_i for x of shape (..., batch, n, d), and att, (..., heads, n, n).
+    """Return W_O Σ_i att_{n,i} W_V x_i, shaped as x, (..., batch, n, d), and att.
 
-    In place of att None for uniform attention, and where torch's fused attention, which never
-    writes it to memory, is taken: in single precision on a GPU, unless ``traced``.
+    att is (..., batch, heads, n, n), but None for uniform attention, and where torch's fused
+    attention, which never writes it to memory, is taken: in single precision on a GPU, unless
+    ``traced``.
     """
     n = x.shape[-2]
     visible = visible_positions(n, arch.window, x.device)

@@ -62,7 +62,10 @@ class UnigramTrap:
 
     @property
     def is_trap(self) -> Tensor:
-        """Is S positive definite beyond rounding, the point smooth and the rest at rest, (...)."""
+        """Return whether gradient flow is trapped, (...).
+
+        It is where S is positive definite beyond rounding, the point smooth and the rest at rest.
+        """
         return _positive(self.eigenvalues) & self.smooth & self.at_rest
 
 
@@ -157,7 +160,7 @@ def _check(arch: Architecture, weights: Weights) -> None:
 
 
 def _at_zero(arch: Architecture, weights: Weights, chain: BinaryChain) -> tuple[Tensor, ...]:
-    """At e = 0 z (..., N, d), the hidden units' inputs (..., N, r) and J (..., d, d)."""
+    """Compute, at e = 0, z (..., N, d), the hidden units' inputs (..., N, r) and J (..., d, d)."""
     lags = chain.second_eigenvalue ** torch.arange(arch.length).double()
     if isinstance(chain, SeenChain):  # Cov(x_{n+1}, x_{n−k})/Cov(x_{n+1}, x_n), λ^k of a chain
         lags = torch.from_numpy(chain.lag_ratios(arch.length))
@@ -189,7 +192,7 @@ def _at_zero(arch: Architecture, weights: Weights, chain: BinaryChain) -> tuple[
 
 
 def _matrix(arch: Architecture, z: Tensor, jacobian: Tensor, chain: BinaryChain) -> Tensor:
-    """S from the vectors z_n and from J."""
+    """Assemble S, (..., d, d) or untied (..., 2d, 2d), from the vectors z_n and from J."""
     excess = -chain.second_eigenvalue
     centred = z - z.mean(-2, keepdim=True)
     spread = centred.mT @ centred / arch.length
@@ -201,7 +204,10 @@ def _matrix(arch: Architecture, z: Tensor, jacobian: Tensor, chain: BinaryChain)
 
 
 def _mixing(arch: Architecture, weights: Weights, pattern: Tensor | None, lags: Tensor) -> Tensor:
-    """T_n of attention (..., N, d, d); ``pattern``: a_ni (..., 1, heads, N, N), None if uniform."""
+    """Compute the matrices T_n, (..., N, d, d), of attention.
+
+    ``pattern``: a_ni (..., 1, heads, N, N), None if uniform; ``lags``: λ^k for k < N.
+    """
     d, heads = arch.d, arch.heads
     value = weights["0.value"].unflatten(-2, (heads, -1))
     out = weights["0.out"].unflatten(-1, (heads, -1)).movedim(-2, -3)
@@ -231,7 +237,7 @@ def _mixing(arch: Architecture, weights: Weights, pattern: Tensor | None, lags: 
 
 
 def _state_space_mixing(arch: Architecture, weights: Weights, lags: Tensor) -> Tensor:
-    """T_n (..., N, d, d) of a linear recurrence."""
+    """Compute the matrices T_n, (..., N, d, d), of a linear recurrence; ``lags``: λ^k for k < N."""
     value, out, raw = (weights[f"0.{name}"] for name in ("value", "out", "decay"))
     impulse = raw.new_zeros(*raw.shape[:-1], 1, arch.length, arch.states_kept)
     impulse[..., 0, :] = 1.0
@@ -243,13 +249,16 @@ def _state_space_mixing(arch: Architecture, weights: Weights, lags: Tensor) -> T
 
 
 def _positive(values: Tensor) -> Tensor:
-    """Are ascending eigenvalues (..., k) all positive beyond rounding, (...)."""
+    """Return whether ascending eigenvalues (..., k) are all positive beyond rounding, (...)."""
     rounding = _ROUNDING * torch.finfo(values.dtype).eps
     return values[..., 0] > rounding * values.abs().amax(-1)
 
 
 def off_the_set(arch: Architecture, weights: Weights, chain: BinaryChain) -> Tensor:
-    """(b − log(π₁/π₀), e) or (b − log(π₁/π₀), u, e), (..., 1 + d or 1 + 2d)."""
+    """Return how far weights are from the set e = 0: (b − log(π₁/π₀), e), (..., 1 + d).
+
+    Untied, (b − log(π₁/π₀), u, e), (..., 1 + 2d).
+    """
     bias = (weights["bias"] - math.log(chain.p / chain.q)).unsqueeze(-1)
     names = ["embedding"] if arch.tied else ["unembedding", "embedding"]
     return torch.cat([bias, *(weights[name] for name in names)], dim=-1)
@@ -258,10 +267,10 @@ def off_the_set(arch: Architecture, weights: Weights, chain: BinaryChain) -> Ten
 def where_it_ends(
     arch: Architecture, weights: Weights, chain: BinaryChain, away: Tensor
 ) -> Weights:
-    """The other weights after y = (b − b*, e) has fallen to 0, to second order in y.
+    """Predict the other weights after y = (b − b*, e) has fallen to 0, to second order in y.
 
-    With H the Hessian in y and X = ∫ y yᵀ dt along y′ = −Hy, that is HX + XH = y yᵀ, the others
-    move by −½ ∂ tr(HX)/∂(others), X kept.
+    ``away`` is y now. With H the Hessian in y and X = ∫ y yᵀ dt along y′ = −Hy, that is
+    HX + XH = y yᵀ, the others move by −½ ∂ tr(HX)/∂(others), X kept.
     """
     pi0, pi1 = chain.stationary
     free = {name: w.detach().requires_grad_() for name, w in weights.items()}

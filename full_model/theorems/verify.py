@@ -77,7 +77,7 @@ def format_claims(claims: list[Claim]) -> str:
 
 def equal(claim: str, expected: float, found: list[float], tolerance: float = TOLERANCE,
           scale: float = 1.0) -> Claim:  # fmt: skip
-    """The claim that all found numbers are the expected one.
+    """Make the claim that all found numbers are the expected one; the worst is shown.
 
     The error may be ``tolerance``, times ``scale`` where the terms that cancel are larger than 1.
     """
@@ -87,26 +87,32 @@ def equal(claim: str, expected: float, found: list[float], tolerance: float = TO
 
 
 def sign_claim(claim: str, expected: str, found: list[bool]) -> Claim:
+    """Make the claim that a sign, named in ``expected``, was as expected at every seed."""
     failed = found.count(False)
     text = expected if failed == 0 else f"not so at {failed} of {len(found)} seeds"
     return Claim(claim, expected, text, failed / len(found), failed == 0)
 
 
 def generator_of(seed: int) -> torch.Generator:
+    """A new generator of torch with that seed."""
     return torch.Generator().manual_seed(seed)
 
 
 def free_weights(arch: Architecture, g: torch.Generator) -> Weights:
-    """Free weights of standard deviation one half."""
+    """Draw all weights of one model from N(0, ¼)."""
     return {name: 0.5 * normal(g, *shape) for name, shape in arch.shapes.items()}
 
 
 def norm(gradient: Weights) -> float:
+    """The Euclidean norm of a gradient over all weights."""
     return math.sqrt(sum(float(part.square().sum()) for part in gradient.values()))
 
 
 def global_minima(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) -> list[Claim]:
-    """Thm. 1: the embedding alone (W_2 = 0), and through the feed-forward layer."""
+    """Check that the minima that Thm. 1 constructs are global: loss, gradient, predictions.
+
+    They are built from the embedding alone (W_2 = 0), and through the feed-forward layer.
+    """
     arch, claims = loss.arch, []
     kind = "tied" if arch.tied else "untied"
     builders = {"feed-forward": _feed_forward_minimum}
@@ -131,7 +137,7 @@ def global_minima(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) ->
 
 
 def _linear_minimum(chain: BinaryChain, arch: Architecture, g: torch.Generator) -> Weights:
-    """W_2 = W_O = 0, ⟨u, e⟩ = Δ*, ⟨u, p_n⟩ = 0, b = log p/(1−p); everything else is free."""
+    """Draw weights with W_2 = W_O = 0, ⟨u, e⟩ = Δ*, ⟨u, p_n⟩ = 0, b = log p/(1−p), else free."""
     weights = free_weights(arch, g)
     gap = chain.target_logit_gap
     u = torch.nn.functional.normalize(normal(g, arch.d), dim=0)
@@ -152,7 +158,10 @@ def _linear_minimum(chain: BinaryChain, arch: Architecture, g: torch.Generator) 
 
 
 def _feed_forward_minimum(chain: BinaryChain, arch: Architecture, g: torch.Generator) -> Weights:
-    """The canonical point with Δ = Δ*, ε c (1 + 2 w₁w₂), α any signs; W_O = 0, the rest free."""
+    """Draw weights lifted from rank-one points with Δ = ε c (1 + 2 w₁w₂) = Δ*, α of any signs.
+
+    W_O = 0; queries, keys and values are free.
+    """
     weights = free_weights(arch, g)
     eps = 0.6 + torch.rand((), dtype=torch.float64, generator=g)
     c = eps if arch.tied else 0.6 + torch.rand((), dtype=torch.float64, generator=g)
@@ -168,7 +177,7 @@ def _feed_forward_minimum(chain: BinaryChain, arch: Architecture, g: torch.Gener
 
 
 def appendix_d() -> list[Claim]:
-    """App. D: trained rank-one weights at (p, q) = (0.2, 0.3), eq. (26), through the full model.
+    """Check App. D's predictions of trained rank-one weights at (p, q) = (0.2, 0.3), eq. (26).
 
     There α and the hidden signs are not normalised: e = 0.3618 α, α ∈ {±1}^d, and β = 5 of the
     r = 16 hidden units open after a one.
@@ -202,7 +211,10 @@ _ROUNDED = 1e-14
 
 
 def unigram_point(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) -> list[Claim]:
-    """Thms. 2 and 3 at θ_π: e = 0 (and u = 0), W_O = W_2 = 0, b = log π₁/π₀, the rest free."""
+    """Check Thm. 2, or untied Thm. 3, at θ_π: loss, gradient, Hessian and its signs.
+
+    θ_π has e = 0 (and u = 0), W_O = W_2 = 0, b = log π₁/π₀, the rest free.
+    """
     arch = loss.arch
     pi0, pi1 = chain.stationary
     excess = chain.switching_factor - 1
@@ -252,7 +264,10 @@ def unigram_point(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) ->
 
 
 def expected_block(positions: Tensor, excess: float, tied: bool) -> Tensor:
-    """The bracket of Thm. 2 over (b, e), or of Thm. 3 over (b, u, e)."""
+    """Build the Hessian's block, divided by π₀π₁: of Thm. 2 by (b, e), of Thm. 3 by (b, u, e).
+
+    From positions (N, d) and ``excess`` = p + q − 1; shape (1 + d, 1 + d) or (1 + 2d, 1 + 2d).
+    """
     n, d = positions.shape
     mean, second = positions.mean(0), positions.mT @ positions / n
     eye = torch.eye(d, dtype=positions.dtype)
@@ -268,7 +283,7 @@ def expected_block(positions: Tensor, excess: float, tied: bool) -> Tensor:
 
 
 def _inertia(eigenvalues: Tensor) -> tuple[int, int]:
-    """Number of negative and of positive eigenvalues, beyond rounding."""
+    """Count the negative and the positive eigenvalues, beyond rounding."""
     small = 1e-12 * float(eigenvalues.abs().max().clamp(min=1e-3))
     return int((eigenvalues < -small).sum()), int((eigenvalues > small).sum())
 
@@ -276,7 +291,10 @@ def _inertia(eigenvalues: Tensor) -> tuple[int, int]:
 def hessian_rows(
     loss: PopulationLoss, weights: Weights, names: list[str], g: torch.Generator
 ) -> tuple[Tensor, float]:
-    """The Hessian's block over ``names``, and the largest entry seen outside of it."""
+    """Compute the Hessian's block over the weights ``names``, and what is seen outside of it.
+
+    That is the largest |entry| in the block's rows, or of the rest times a random vector.
+    """
     free = {name: w.clone().requires_grad_() for name, w in weights.items()}
     others = [name for name in free if name not in names]
     slopes = torch.autograd.grad(loss(free), list(free.values()), create_graph=True)
@@ -357,7 +375,7 @@ def divergence(t: Tensor, logits: Tensor) -> Tensor:
 
 
 def _lemmas(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) -> list[Claim]:
-    """Lemma 1, L = E KL(P(·|x_n) ‖ f_θ) + entropy rate, and Lemma 2, ∇L = E (f_θ − t) ∇logit."""
+    """Check Lemmas 1, L = E KL(P(·|x_n) ‖ f_θ) + entropy rate, and 2, ∇L = E (f_θ − t) ∇logit."""
     arch, kind = loss.arch, "tied" if loss.arch.tied else "untied"
     probability, t = loss.probability[0], loss.targets[0]
     gaps, slopes, losses, sizes = [], [], [], []

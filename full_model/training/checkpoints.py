@@ -96,14 +96,14 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _digest(tensor: Tensor) -> str:
-    """SHA-256 of type, shape and bytes."""
+    """SHA-256 of a tensor's type, shape and bytes, in hexadecimal digits."""
     digest = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
     digest.update(_bytes(tensor))
     return digest.hexdigest()
 
 
 def _bytes(tensor: Tensor) -> bytes:
-    """The numbers in row-major order, whatever the strides (those of an axis of one are free)."""
+    """A tensor's bytes in row-major order, whatever its strides (an axis of one has any)."""
     return tensor.numpy().tobytes()
 
 

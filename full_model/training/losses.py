@@ -29,6 +29,7 @@ class RunLosses:
 
     @classmethod
     def of(cls, settings: RunSettings) -> RunLosses:
+        """Compute the baselines of every model's data; the uniform one alone where not known."""
         found: dict[Any, dict[str, float]] = {}
         missing = ""
         for data in settings.every_data:
@@ -48,12 +49,12 @@ class RunLosses:
         return cls(tuple(rows[0]), values, missing)
 
     def column(self, loss: str) -> Tensor | None:
-        """(M,) of one baseline, or None."""
+        """The values (M,) of the baseline of that name, or None if there is none."""
         return self.values[:, self.names.index(loss)] if loss in self.names else None
 
     @property
     def least(self) -> Tensor | None:
-        """(M,) the least possible loss without knowing more than the sequence and its law."""
+        """The least possible loss (M,) without knowing more than the sequence and its law."""
         bayes = self.column("Bayes")
         return self.column("kernel") if bayes is None else bayes
 

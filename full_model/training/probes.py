@@ -17,6 +17,7 @@ DISTANCES = 16
 
 
 def matrix_names(arch: Architecture) -> list[str]:
+    """Names of the weights that are matrices, in the architecture's order."""
     return [name for name, shape in arch.shapes.items() if len(shape) == 2]
 
 
@@ -39,6 +40,7 @@ class Pass(NamedTuple):
 
     @classmethod
     def of(cls, arch: Architecture, weights: Weights, tokens: Tensor) -> Pass:
+        """Run the models over the tokens, without gradients, and keep logits and trace."""
         trace: dict[str, Tensor] = {}
         with torch.no_grad():
             logits = forward(arch, weights, tokens, trace)
@@ -96,7 +98,7 @@ def predicted_kernel(seen: Pass) -> Tensor:
 
 
 def measure(weights: Weights, seen: Pass) -> dict[str, Tensor]:
-    """All probes of an ensemble of M models at once.
+    """Measure an ensemble of M models by all probes at once.
 
     Args:
         weights: of shape (M, *shape).
@@ -145,7 +147,7 @@ def measure(weights: Weights, seen: Pass) -> dict[str, Tensor]:
 def plateau(
     steps: Tensor, losses: Tensor, unigram: Tensor, least: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Time that each model stays at the unigram loss, from its loss history.
+    """Find from loss histories when each model is at the unigram loss: start, escape and length.
 
     With δ = (L − least)/(unigram − least), the share of the gap still open, the plateau
     is entered at the first time δ ≤ 1.05, escape is the first later time at which δ ≤ ½ for good,

@@ -104,6 +104,10 @@ class RunSession:
                 progress(done, loss)
 
     def measure(self, train_loss: Tensor) -> None:
+        """Append probes and losses of all models at this step to the history.
+
+        ``train_loss`` (M,) is the loss that training saw. Models that are not finite get NaN.
+        """
         trainer, arch = self.trainer, self.settings.arch
         found: dict[str, list[Tensor]] = {}
         numbers = self.tokens[0].numel() * max(arch.width, arch.heads * arch.length)
@@ -135,6 +139,7 @@ class RunSession:
             self.history.setdefault(name, []).append(values.detach().cpu().to(kind))
 
     def save(self, checkpoint: Path, identity: dict[str, Any]) -> None:
+        """Write all that a resumed run needs to the checkpoint; ``identity`` are its settings."""
         trainer = self.trainer
         tensors = {f"weight/{name}": w for name, w in trainer.weights.items()}
         for slot, moments in trainer.moments.items():
@@ -151,7 +156,7 @@ class RunSession:
         save_checkpoint(checkpoint, tensors, state)
 
     def restore(self, path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> int:
-        """Take over a checkpoint's state; the number of threads it was made with."""
+        """Take over a checkpoint's state; return the number of threads it was made with."""
         trainer, device = self.trainer, self.settings.device
         try:
             self.generator.set_state(tensors["generator"])
@@ -168,7 +173,7 @@ class RunSession:
         return count
 
     def record(self) -> xr.Dataset:
-        """Measurements so far, over step, model, coordinate, symbol, layer and matrix."""
+        """Return the record so far, over step, model, coordinate, symbol, layer and matrix."""
         settings, arch, losses = self.settings, self.settings.arch, self.losses
         history = {name: torch.stack(rows) for name, rows in self.history.items()}
         steps = history.pop("at")
@@ -223,6 +228,7 @@ class RunSession:
         return xr.Dataset(data, coords=coordinates, attrs=attributes)
 
     def _loss_is(self) -> str:
+        """Say in words how the reported loss is computed, for the record."""
         if self.exact is not None:
             return "exact population loss"
         if not self.source.exact:
@@ -299,7 +305,7 @@ def train(
 
 @contextmanager
 def _determinism(device: str) -> Iterator[None]:
-    """On CUDA, kernels whose sums do not depend on the order of arrival."""
+    """Use torch's deterministic algorithms within the context, unless the device is the CPU."""
     if device == "cpu":
         yield
         return

@@ -27,6 +27,7 @@ Data = MarkovChain | OrderChain | Prior | HiddenMarkovProcess
 
 
 def symbols_of(data: Data) -> int:
+    """The number of symbols that sequences of the data consist of."""
     return data.symbols if isinstance(data, HiddenMarkovProcess) else data.states
 
 
@@ -49,7 +50,7 @@ def source_of(data: Data) -> sources.SequenceSource:
 
 
 def _settings_of(data: Data) -> dict[str, Any]:
-    """Settings ready for JSON; data with the same settings is the same."""
+    """Describe data by a dictionary ready for JSON; data with the same one is the same."""
     if isinstance(data, Prior):
         return data.settings()
     if isinstance(data, HiddenMarkovProcess):
@@ -61,7 +62,10 @@ def _settings_of(data: Data) -> dict[str, Any]:
 
 
 def words_of(data: Data) -> str:
-    """The law of kernels in words: "fixed", "hidden", or the prior's name (of a mixture, all)."""
+    """Name the law of the data's kernels: "fixed" for a chain, "hidden", or the prior's name.
+
+    Of a mixture it is the names of all parts with their weights.
+    """
     if isinstance(data, HiddenMarkovProcess):
         return "hidden"
     if not isinstance(data, Prior):
@@ -206,21 +210,21 @@ class RunSettings:
 
     @property
     def every_data(self) -> list[Data]:
-        """The data of every model."""
+        """The data of every model, a list of M."""
         if self.data is not None:
             return [self.data] * self.members
         assert self.p is not None and self.q is not None
         return [BinaryChain(p, q) for p, q in zip(self.p, self.q, strict=True)]
 
     def source(self) -> sources.SequenceSource:
-        """One chain or prior if all models share it, else one chain per model."""
+        """Make the source of sequences: one chain or prior for all models, or a chain each."""
         if self.data is not None:
             return source_of(self.data)
         chains = [chain for chain in self.every_data if isinstance(chain, BinaryChain)]
         return sources.MarkovSource.of(chains[0] if len(set(chains)) == 1 else chains)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """All settings as a dictionary ready for JSON."""
         found = {part.name: getattr(self, part.name) for part in fields(self)}
         recipe = {k: x for k, x in asdict(self.recipe).items() if k not in REDUCED}
         found |= {"arch": asdict(self.arch), "recipe": recipe}

@@ -109,7 +109,10 @@ class Trainer:
             self.moments[slot] = {name: torch.zeros_like(w) for name, w in self.weights.items()}
 
     def _gradient(self) -> tuple[Tensor, Weights]:
-        """The loss (M,) that this step descends, and its gradient; draws the batch if sampled."""
+        """Compute the loss (M,) that this step descends, and its gradient by name, (M, *shape).
+
+        If the loss is sampled, a new batch is drawn for it.
+        """
         if self.recipe.loss == "population":
             return self._descent(self.weights)
         assert self.generator is not None
@@ -121,7 +124,10 @@ class Trainer:
         return self._descent(self.weights, inputs, targets)
 
     def advance(self, steps: int = 1) -> Tensor:
-        """Take some steps; the loss (M,) seen by the last one, before its move (after the flow)."""
+        """Take some steps and return the loss (M,) that the last one saw before its move.
+
+        Of the flow it is the loss afterwards.
+        """
         if self.recipe.trainer == "flow":
             return self._flow(steps)
         loss = torch.zeros(0)
@@ -136,7 +142,7 @@ class Trainer:
 
     @torch.no_grad()
     def _move(self, gradient: Weights) -> None:
-        """One step along the gradient, clipped for each model by itself."""
+        """Move the weights by one step of the recipe, its gradient clipped for each model."""
         recipe, rate = self.recipe, self.recipe.rate(self.step)
         grads = {name: gradient[name].contiguous() for name in self.weights}
         if recipe.clip is not None:
@@ -156,7 +162,7 @@ class Trainer:
             self.weights[name].add_(slope, alpha=-rate)
 
     def _adamw(self, names: list[str], grads: Weights, rate: float, decay: float) -> None:
-        """One step of AdamW for some weights, in a single pass; all is contiguous here."""
+        """Move the named weights by one step of AdamW, in a single pass; all is contiguous here."""
         if not names:
             return
         recipe, like = self.recipe, self.weights[names[0]]
@@ -179,7 +185,10 @@ class Trainer:
         )
 
     def _flow(self, steps: int) -> Tensor:
-        """Gradient flow over ``steps`` intervals; models that fail are ended, not the batch."""
+        """Follow gradient flow over ``steps`` intervals; return the exact loss (M,) afterwards.
+
+        A model that fails becomes NaN and is no longer trained; the others go on.
+        """
         recipe, shapes = self.recipe, self.arch.shapes
         state, moving = flatten(shapes, self.weights), self.alive.nonzero()[:, 0]
         span = [0.0, recipe.horizon * steps / recipe.steps]
@@ -193,6 +202,7 @@ class Trainer:
             population = self.population.select(rows)
 
             def field(t: Tensor, weights: Tensor, population: Any = population) -> Tensor:
+                """−∇L at rows of weights (m, K)."""
                 self.evaluations += 1
                 _, gradient = population.value_and_gradient(unflatten(shapes, weights))
                 return -flatten(shapes, gradient)
@@ -213,19 +223,22 @@ class Trainer:
 
 
 def finite_members(weights: Weights) -> Tensor:
-    """Mask of models whose weights (M, *shape) are all finite, (M,)."""
+    """Return a mask (M,) of the models whose weights (M, *shape) are all finite."""
     return torch.stack([w.reshape(len(w), -1).isfinite().all(1) for w in weights.values()]).all(0)
 
 
 def _clipped(grads: Weights, most: float) -> Weights:
-    """Gradients (M, *shape) scaled down where a model's norm over all of them exceeds ``most``."""
+    """Scale gradients (M, *shape) down to norm ``most`` for each model where that is exceeded.
+
+    A model's norm is that over all its weights together.
+    """
     norm = sum(g.reshape(len(g), -1).square().sum(1) for g in grads.values()) ** 0.5
     scale = (most / (norm + CLIP_GUARD)).clamp(max=1.0)
     return {name: g * scale.reshape(-1, *[1] * (g.ndim - 1)) for name, g in grads.items()}
 
 
 def cuda_graph(work: Callable[[], None]) -> Callable[[], None]:
-    """A function that repeats its work on the same memory: one launch of a graph."""
+    """Capture ``work`` as a CUDA graph; return what repeats it on the same memory."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         work()
@@ -233,12 +246,13 @@ def cuda_graph(work: Callable[[], None]) -> Callable[[], None]:
 
 
 class CudaGraphCallable:
-    """A loss and its gradient, asked for again and again with tensors of the same shapes.
+    """A function of loss and gradient that a GPU repeats as one CUDA graph from the third call on.
 
-    On a small ensemble Python takes longer to launch the operators than a GPU to run them. So there
-    they are captured after two calls, and each later call launches all of them at once, with the
-    same numbers: its arguments are copied to where they were then, and what it returns is
-    overwritten by the next call. On a CPU every call is the function's own.
+    All calls have tensors of the same shapes. On a small ensemble Python takes longer to launch the
+    operators than a GPU to run them. So there they are captured after two calls, and each later
+    call launches all of them at once, with the same numbers: its arguments are copied to where they
+    were then, and what it returns is overwritten by the next call. On a CPU every call is the
+    function's own.
 
     Args:
         function: of weights and tensors; looks at no number.
@@ -277,4 +291,5 @@ class CudaGraphCallable:
         return self._found
 
     def _work(self) -> None:
+        """Call the function with the kept arguments and keep what it returns: what is captured."""
         self._found = self.function(self._weights, *self._others)
