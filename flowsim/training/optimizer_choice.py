@@ -215,7 +215,7 @@ class OptimizerChoice:
         return self.trainer == "sgd" and self.momentum > 0
 
     def rate(self, step: int) -> float:
-        """Learning rate of step 0, 1, …: cosine from 1/100 up to 1, then down to 1/5 of it."""
+        """The learning rate of step 0, 1, …: constant, or by cosines up from 1/100, down to 1/5."""
         top = self.learning_rate
         assert top is not None
         if self.schedule == "constant":
@@ -248,7 +248,7 @@ class OptimizerChoice:
         return replace(self, d=None, nudge=self.nudge or 0.0)
 
     def nudges(self, columns: int) -> np.ndarray:
-        """Factors of the coordinates of every start, shape (columns,)."""
+        """Draw what every start's coordinates are multiplied by, 1 + nudge·z, shape (columns,)."""
         import numpy as np
 
         if not self.nudge:
@@ -290,7 +290,7 @@ def has_own_steps(model: Model) -> bool:
 
 
 def chosen(optimizer: OptimizerChoice | str, numbers: dict[str, Any]) -> OptimizerChoice:
-    """The choice itself, or the optimizer of that name with its numbers, as ``named`` takes them.
+    """Return the choice itself, or for an optimizer's name the one that ``named`` makes of it.
 
     Raises:
         InputError: numbers beside a choice, the name of no optimizer, or what ``named`` refuses.

@@ -89,5 +89,5 @@ class Trained:
         return cls(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(cls)))
 
     def numpy(self) -> Trained:
-        """The same as numpy arrays."""
+        """The same entries as numpy arrays."""
         return Trained(**{f.name: getattr(self, f.name).numpy() for f in fields(self)})

@@ -52,7 +52,7 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
 def add_agreement(
     record: xr.Dataset, intervals: bool = True, after_steps: bool = False
 ) -> xr.Dataset:
-    """The record with its confusion table and agreement, from its "predicted" and "outcome".
+    """Add to a record its confusion table and agreement, from its "predicted" and "outcome".
 
     Adds ``confusion`` (predicted, found), counts of points; ``share`` of each outcome among the
     points of one prediction; attributes ``decided`` (points where neither label is unresolved),

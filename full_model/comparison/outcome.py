@@ -215,7 +215,7 @@ def labels_near_unigram(
 
 
 def unigram_block(chain: BinaryChain, weights: Weights, gradient: Gradient) -> Tensor:
-    """Hessian in (b, e) at e = 0, b = log(π₁/π₀), (M, 1+d, 1+d), by differences."""
+    """Compute Hessians by (b, e) at e = 0, b = log(π₁/π₀), (M, 1+d, 1+d), by differences."""
     e = weights["embedding"]
     d = e.shape[1]
     step = 1e-6
@@ -271,7 +271,7 @@ def at_unigram_of_states(
 
 
 def hessian_block(basis: Tensor, weights: Weights, gradient: Gradient) -> tuple[Tensor, Tensor]:
-    """The Hessian in (b̃, Ẽ) at Ẽ = 0, (M, n, n), and whether no kink lies within a step of it.
+    """Compute Hessians by (b̃, Ẽ) at Ẽ = 0, (M, n, n), and whether no kink is within a step, (M,).
 
     ``basis`` (S − 1, S) is orthonormal, and orthogonal to constants.
     """

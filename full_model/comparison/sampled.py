@@ -67,6 +67,7 @@ def compare_sampled(
     run = run_settings(settings, len(points))
 
     def report(step: int, loss: Tensor) -> None:
+        """Report the step and the median loss as a line of progress."""
         if progress is not None:
             text = f"step {step} of {run.recipe.steps}, loss {float(loss.median()):.4f}"
             progress(0, len(points), text)

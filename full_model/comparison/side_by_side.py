@@ -145,7 +145,8 @@ class FullSide:
     def measure(self, at: float) -> dict[str, Tensor]:
         """Measure the undecided runs at that time, and decide what can be decided.
 
-        "loss" and "drift", (M,), and "trained", (M, 2 or 3), the projected coordinates; else NaN.
+        Returns "loss" and "drift", the relative distance from the family of lifts, both (M,), and
+        "trained", (M, 2 or 3), the projected coordinates; NaN for runs that had ended before.
         """
         count, k = len(self.outcome), self.dimensions
         line = {

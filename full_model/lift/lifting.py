@@ -84,7 +84,7 @@ def lift_rank_one(
     hidden_signs: Tensor | None = None,
     beta: Tensor | None = None,
 ) -> Weights:
-    """Full weights at rank-one coordinates.
+    """Compute the full weights (..., *shape) at rank-one coordinates.
 
     Args:
         point: coordinates with any leading axes, which become the ensemble.

@@ -28,7 +28,7 @@ def threads_for(numbers: int) -> int:
 def batch_gradient(
     arch: Architecture, weights: Weights, inputs: Tensor, targets: Tensor, fast: int = 0
 ) -> tuple[Tensor, Weights]:
-    """Mean cross-entropy of each model's own batch, (M,), and its gradient by name.
+    """Compute the mean cross-entropy (M,) of each model's own batch, and its gradient by name.
 
     For symbols (M, batch, n), in pieces: a model's numbers do not depend on its piece beyond
     rounding. ``fast`` is the number of threads for the compiled kernel, where it fits; 0 for

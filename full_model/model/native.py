@@ -141,7 +141,7 @@ def compiled_kernel(real: str, *sizes: int) -> Callable[..., int] | None:
 
 
 def _compile(compiler: str, flags: list[str], output: Path) -> None:
-    """Compile the kernel and append the digest of the code, which a loader does not look at."""
+    """Compile the kernel into ``output`` and append the code's digest, which loading ignores."""
     _output([compiler, *flags, "-o", str(output), str(SOURCE)], PATIENCE)
     digest = hashlib.sha256(output.read_bytes()).digest()
     with output.open("ab") as file:

@@ -169,7 +169,7 @@ def _widest(arch: Architecture, n: int) -> int:
 
 
 def check_enumeration(arch: Architecture, n: int) -> None:
-    """InputError, with the estimate, if there are more sequences of n symbols than we enumerate."""
+    """InputError, with an estimate of the cost, if n symbols have too many sequences."""
     bits = n * math.log2(arch.states)
     if bits <= math.log2(MAX_SEQUENCES):
         return

@@ -28,7 +28,10 @@ def exact_loss(
     dtype: torch.dtype = torch.float64,
     device: torch.device | str = "cpu",
 ) -> PrefixTreeLoss | PopulationLoss:
-    """The exact loss by the faster way: over prefixes in float64 on the CPU, where that fits."""
+    """Make the exact loss, a function of weights, of the faster class that fits.
+
+    That over prefixes is for a plain softmax layer on a chain, in float64 on the CPU.
+    """
     plain = dtype == torch.float64 and torch.device(device).type == "cpu"
     if plain and arch.plain_softmax and isinstance(source, MarkovSource):
         return PrefixTreeLoss(arch, source)

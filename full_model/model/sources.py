@@ -87,7 +87,7 @@ class SharedSource(SequenceSource, Generic[D]):
         self.members = members
 
     def repeat(self, members: int) -> Self:
-        """The same source for so many models; InputError if it serves several already."""
+        """The same source for so many models; InputError if it is for another number, above 1."""
         if self.members not in (1, members):
             raise InputError(f"{self.members} sources cannot serve {members} models")
         return type(self)(self.data, members)
@@ -161,7 +161,7 @@ class MarkovSource(SequenceSource):
         return MarkovSource(self.chains * (members // self.members))
 
     def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """As ``SequenceSource``, stationary.
+        """Draw stationary sequences and their next symbols, uint8, (M, batch, N).
 
         Every step is a random map of the states, read off one uniform number; the sequence is the
         chain of their compositions, taken by doubling in log₂ N rounds (own derivation).
@@ -230,7 +230,7 @@ class ChainSource(SharedSource[OrderChain]):
         return self._paths(kernels, self._contexts, length, generator)
 
     def next_laws(self, tokens: Tensor) -> Tensor:
-        """As ``SequenceSource``; uniform after symbols that do not occur."""
+        """The law of each next symbol, (M, B, N, S); uniform after words that do not occur."""
         whole, _ = self.of_members(tokens)
         states, order = self.states, self.data.order
         context, predictions = torch.zeros_like(whole[..., 0]), []
@@ -269,7 +269,7 @@ class HiddenSource(SharedSource[HiddenMarkovProcess]):
         return self._paths(kernels, self._first, length, generator, self.data.states)
 
     def next_laws(self, tokens: Tensor) -> Tensor:
-        """As ``SequenceSource``: Bayes's prediction, the stationary law after impossible words."""
+        """Bayes's law of each next symbol, (M, B, N, S); stationary after impossible words."""
         whole, _ = self.of_members(tokens)
         single = whole[:1] if tokens.ndim == 2 else whole  # the same for all members
         found = torch.from_numpy(self.data.next_laws_of_any(single.numpy()))
@@ -301,7 +301,7 @@ class PriorSource(SharedSource[Prior]):
         return self._paths(self._kernels(batch, generator), None, length, generator)
 
     def next_laws(self, tokens: Tensor) -> Tensor:
-        """Bayes's predictor, the same for all members."""
+        """Bayes's law of each next symbol, (M, B, N, S), the same for all members."""
         shape = tokens.shape[-2:]
         predictions = bayes_laws(self.data, tokens.reshape(-1, shape[-1]))
         return predictions.reshape(-1, *shape, self.states).expand(self.members, -1, -1, -1)

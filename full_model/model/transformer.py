@@ -113,7 +113,7 @@ _BLOCK = (
 
 
 def _linear(x: Tensor, matrix: Tensor | None) -> Tensor:
-    """M x for x of shape (..., batch, n, in) and M of shape (..., out, in).
+    """Multiply x of shape (..., batch, n, in) by a matrix (..., out, in): (..., batch, n, out).
 
     On a GPU sequence by sequence: the gradient of one long product is a single block's work there.
     """
@@ -124,12 +124,12 @@ def _linear(x: Tensor, matrix: Tensor | None) -> Tensor:
 
 
 def _inputs(block: dict[str, Tensor | None], weight: str, x: Tensor) -> Tensor:
-    """W x of a weight, convolved over the last symbols if the block has taps."""
+    """Multiply x by a weight of the block, and convolve over the last symbols if it has taps."""
     return convolve(block[f"{weight}_taps"], _linear(x, block[weight]))
 
 
 def _norm(x: Tensor, scale: Tensor | None) -> Tensor:
-    """Layer norm over the last axis with a scale of shape (..., d); x itself without one."""
+    """Apply layer norm over the last axis, with a scale (..., d); return x itself without one."""
     if scale is None:
         return x
     x = x - x.mean(-1, keepdim=True)

@@ -44,7 +44,7 @@ def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any
 
 
 def check_checkpoint(path: Path | None, resume: bool, overwrite: bool) -> None:
-    """InputError, before anything is computed, where no checkpoint can or may be kept."""
+    """InputError if no checkpoint can or may be kept at the path; to ask before computing."""
     if path is None:
         if resume:
             raise InputError("to resume, name the checkpoint")
@@ -59,7 +59,7 @@ def check_checkpoint(path: Path | None, resume: bool, overwrite: bool) -> None:
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors (on the CPU) and state of a checkpoint.
+    """Read the tensors (on the CPU), by name, and the state of a checkpoint.
 
     InputError if it is missing, truncated, damaged, of something else, or made to do harm.
     """
@@ -123,7 +123,7 @@ def refuse_other_settings(path: Path, wanted: dict[str, Any], stored: Any) -> No
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values of nested settings by their names, joined by dots."""
+    """Flatten nested settings: values by the names on the way to them, joined by dots."""
     entries: dict[str, Any] = {}
     for name, value in tree.items():
         if isinstance(value, dict):
@@ -134,7 +134,7 @@ def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def fingerprint(weights: dict[str, Tensor]) -> str:
-    """A short hash of the starting weights' bytes."""
+    """A short hash of the starting weights' bytes, 16 hexadecimal digits."""
     digest = hashlib.sha256()
     for name in sorted(weights):
         digest.update(_bytes(weights[name].detach().cpu()))

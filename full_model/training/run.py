@@ -76,7 +76,7 @@ class RunSession:
     def run(
         self, checkpoint: Path | None, identity: dict[str, Any], progress: StepProgress | None
     ) -> None:
-        """Advance from event to event, measuring and saving, until the last step.
+        """Train to the last step, measuring and saving on the way as the settings say.
 
         The first checkpoint is written before the first step: one that cannot be written costs
         nothing.

@@ -32,12 +32,12 @@ def symbols_of(data: Data) -> int:
 
 
 def order_of(data: Data) -> int:
-    """k of a chain or of a law of kernels; 0 of a hidden process, whose symbols have no order."""
+    """The order k of a chain or of a prior's kernels; 0 of a hidden process, which has none."""
     return 0 if isinstance(data, HiddenMarkovProcess) else data.order
 
 
 def source_of(data: Data) -> sources.SequenceSource:
-    """The sequences of a chain, a hidden process or a prior, the same for every model."""
+    """Make the source of a chain's, hidden process's or prior's sequences, for all models."""
     if isinstance(data, Prior):
         return sources.PriorSource(data)
     if isinstance(data, HiddenMarkovProcess):
