@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import states_ends
 import torch
-from poles import best_with
+from poles import minima_with
 
 GD = "population gradient descent, d = 8"
 ABOVE, BELOW = "p = 0.5, q = 0.8", "p = 0.2, q = 0.3"
@@ -44,7 +44,7 @@ SMALL = {
     "lg_rank_one_energy": ("--seeds 1 --length 8 --steps 4 --descent-steps 100", {}),
     "memory": ("--seeds 2 --steps 3 --cells 2 --descent 200", {}),
     "poles": ("--seeds 1 --times 3 --steps 1", {
-        "SCALES": (1e-8,), "best_with": partial(best_with, tries=2),
+        "SCALES": (1e-8,), "minima_with": partial(minima_with, tries=2),
     }),
     "selective": ("--seeds 1 --steps 1 --fresh 4", {}),
     "states_agreement": ("--side 4 --steps 400", {"CHAINS": [(3, 0.8), (3, 0.5)]}),
