@@ -111,7 +111,7 @@ class BinaryChain(GapChain):
 
     @property
     def regime(self) -> str:
-        """One of "p + q < 1", "p + q = 1", "p + q > 1"."""
+        """One of "p + q < 1", "p + q = 1" and "p + q > 1"."""
         lam = self.second_eigenvalue
         return "p + q = 1" if lam == 0 else "p + q < 1" if lam > 0 else "p + q > 1"
 

@@ -104,7 +104,7 @@ class MarkovChain:
 
     @cached_property
     def structure(self) -> str:
-        """Irreducible or reducible, and the kernel's period if that is not one."""
+        """In words, whether the kernel is irreducible, its closed classes and its period."""
         inside = {i for group in self.classes for i in group}
         outside = [i for i in range(self.states) if i not in inside]
         words = ["irreducible" if len(self.classes) == 1 and not outside else "reducible"]
@@ -226,7 +226,10 @@ class MarkovChain:
 
     @property
     def unigram(self) -> str:
-        """Expected type of the unigram point of a tied model, from ``covariance_eigenvalue``."""
+        """The expected type of the unigram point of a tied model, in words.
+
+        By the sign of ``covariance_eigenvalue``.
+        """
         value = self.covariance_eigenvalue
         if value == 0:
             return "flat to second order"
@@ -372,12 +375,12 @@ def probability(argument: str, value: Any, below: float = 1.0, zero: bool = Fals
 
 
 def binary_entropy(x: float) -> float:
-    """h(x) = −x log x − (1−x) log(1−x) in nats, for x in (0, 1)."""
+    """Return h(x) = −x log x − (1−x) log(1−x) in nats, for x in (0, 1)."""
     return -x * math.log(x) - (1 - x) * math.log1p(-x)
 
 
 def relative_entropy_term(delta: float) -> float:
-    """φ(δ) = (1+δ) log(1+δ) − δ, by its Taylor series where the difference would cancel."""
+    """Return φ(δ) = (1+δ) log(1+δ) − δ, by its Taylor series where the difference would cancel."""
     if delta <= -1:
         return 1.0
     if abs(delta) > 0.1:

@@ -15,12 +15,12 @@ from flowsim.markov import MarkovChain
 
 
 def order_name(order: int) -> str:
-    """Name of the predictor from the last ``order`` symbols."""
+    """Return the name of the predictor from the last ``order`` symbols."""
     return {0: "unigram", 1: "bigram"}.get(order, f"order {order}")
 
 
 def baselines(data: MarkovChain | OrderChain | Prior, length: int) -> dict[str, float]:
-    """Losses by name, in nats, exact means over the predictions after 1, …, N symbols.
+    """Return losses by name, in nats, exact means over the predictions after 1, …, N symbols.
 
     For a chain: "uniform", log S; "unigram", "bigram", "order 2", …, the best predictors from that
     many symbols, fewer where fewer are known; and "kernel", the least possible loss. Of a prior the
@@ -45,6 +45,7 @@ def baselines(data: MarkovChain | OrderChain | Prior, length: int) -> dict[str, 
 
 @lru_cache(maxsize=16)
 def _baselines(data: MarkovChain | OrderChain | Prior, length: int) -> dict[str, float]:
+    """Return what ``baselines`` does, keeping the last 16 results."""
     order, uniform = data.order, math.log(data.states)
     if isinstance(data, Prior):
         late = prior_losses(data, length)
@@ -70,7 +71,7 @@ def _baselines(data: MarkovChain | OrderChain | Prior, length: int) -> dict[str,
 
 
 def _early_counting(states: int, known: int, order: int) -> float:
-    """The loss of counting among n ≤ k uniform symbols, the next one uniform too."""
+    """Return the loss of add-one counting among n ≤ k uniform symbols, the next one uniform too."""
     if order >= known:
         return math.log(states)
     words = torch.arange(states**known)

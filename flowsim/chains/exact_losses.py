@@ -51,7 +51,7 @@ class PriorLosses:
 
 
 def prior_losses(prior: Prior, length: int) -> PriorLosses:
-    """Exact losses of the predictors of ``PriorLosses`` on sequences of a prior.
+    """Compute the exact losses of the predictors of ``PriorLosses`` on sequences of a prior.
 
     Args:
         prior: the law of kernels, of order k.
@@ -104,7 +104,7 @@ class CountClasses:
     weight: Tensor
 
     def counts_of(self, order: int) -> Tensor:
-        """The counts of a lower order j, those among the first k symbols included."""
+        """Return the counts of a lower order j, (A, S^j, S), also among the first k symbols."""
         shape = (len(self.start), -1, self.states**order, self.states)
         return (
             self.counts.reshape(shape).sum(1)
@@ -113,7 +113,10 @@ class CountClasses:
 
 
 def counts_inside(order: int, lower: int, states: int) -> Tensor:
-    """Successor counts of order ``lower`` within every word of m symbols, (S^m, S^lower, S)."""
+    """Return successor counts of order ``lower`` within every word of m = ``order`` symbols.
+
+    Shape (S^m, S^lower, S).
+    """
     words = torch.arange(states**order)
     table = torch.zeros(len(words), states**lower, states, dtype=torch.float64)
     for end in range(lower + 1, order + 1):  # the symbol at this place, and those before it
@@ -123,7 +126,7 @@ def counts_inside(order: int, lower: int, states: int) -> Tensor:
 
 
 def count_classes(prior: Prior, length: int) -> Iterator[CountClasses]:
-    """The classes of k symbols, of k + 1, …, of N, under a prior of order k."""
+    """Yield the classes of sequences of k, of k + 1, …, of N symbols, under a prior of order k."""
     states, order, count = prior.states, prior.order, prior.states**prior.order
     start = torch.arange(count)
     counts = torch.zeros(count, count, states, dtype=torch.float64)
@@ -136,7 +139,10 @@ def count_classes(prior: Prior, length: int) -> Iterator[CountClasses]:
 
 
 def _with_next_symbol(prior: Prior, classes: CountClasses) -> CountClasses:
-    """The classes of one symbol more: every class with every symbol appended, equal ones merged."""
+    """Return the classes of one symbol more.
+
+    Every class has every symbol appended, and equal ones are merged.
+    """
     states, size = classes.states, len(classes.start)
     chance = prior.predict(classes.counts, classes.context)
     weight = (classes.weight[:, None] * chance).T.reshape(-1)
@@ -158,7 +164,7 @@ def _with_next_symbol(prior: Prior, classes: CountClasses) -> CountClasses:
 
 
 def _unique_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different rows of an array of integers, and which of them each row is.
+    """Return the different rows of an array of integers, and which of them each row is.
 
     Rows are distinguished by a number of 64 bits each, and compared with the row found for it.
     """
@@ -173,10 +179,12 @@ def _unique_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _cross_entropy(weight: Tensor, chance: Tensor) -> float:
+    """Return −Σ weight·log chance in nats, without the terms of weight 0."""
     return abs(float(-torch.where(weight > 0, weight * chance.log(), 0.0).sum()))
 
 
 def _require_feasible(prior: Prior, length: int) -> None:
+    """Raise InputError where N is at most k, or where there are more classes than can be held."""
     require_integer("length", length, 0)
     order = prior.order
     if length <= order:
@@ -197,7 +205,7 @@ def _require_feasible(prior: Prior, length: int) -> None:
 
 
 def log_class_bound(states: int, order: int, length: int) -> float:
-    """log of an upper bound on the number of classes of N symbols.
+    """Return the log of an upper bound on the number of classes of N symbols.
 
     A class is its first and last context and S^m(S − 1) free counts (those of each context's
     successors that the balance of arrivals and departures leaves free), and no more than sequences.

@@ -100,7 +100,7 @@ class HiddenMarkovProcess:
 
     @classmethod
     def from_emission(cls, kernel: Any, emission: Any) -> HiddenMarkovProcess:
-        """The process whose state i emits the symbol x with chance E[i, x], then moves by P.
+        """Make the process whose state i emits the symbol x with chance E[i, x], then moves by P.
 
         Args:
             kernel: P, shape (S, S).
@@ -153,12 +153,12 @@ class HiddenMarkovProcess:
 
     @cached_property
     def stationary(self) -> tuple[float, ...]:
-        """The law of a symbol, shape (V,)."""
+        """The probability of each symbol, shape (V,)."""
         pi = np.array(self.hidden.stationary)
         return tuple(map(float, self._transitions.sum(2) @ pi))
 
     def ngram_losses(self, n: int) -> list[float]:
-        """H₁ … Hₙ with Hₖ = H(x_k | x_1 … x_{k−1}), by enumeration of all words.
+        """Return H₁ … Hₙ with Hₖ = H(x_k | x_1 … x_{k−1}), by enumeration of all words.
 
         H₁ is the unigram's loss and H₂ the bigram's. They fall to the entropy rate.
 
@@ -172,7 +172,7 @@ class HiddenMarkovProcess:
         return [upper for _, upper in self._entropy_bounds(n)]
 
     def entropy_bounds(self, n: int) -> tuple[float, float]:
-        """H(x_n | x_1 … x_{n−1}, z₁) ≤ entropy rate ≤ H(x_n | x_1 … x_{n−1}).
+        """Return the bounds H(x_n | x_1 … x_{n−1}, z₁) ≤ entropy rate ≤ H(x_n | x_1 … x_{n−1}).
 
         z₁ is the hidden state that emits x₁.
 
@@ -184,7 +184,7 @@ class HiddenMarkovProcess:
         return self._entropy_bounds(n)[-1]
 
     def _entropy_bounds(self, n: int) -> list[tuple[float, float]]:
-        """Lower and upper bounds of the entropy rate from words of 1 … n symbols."""
+        """Return (lower, upper) bounds of the entropy rate from words of 1, …, n symbols."""
         require_integer("n", n, 1)
         if self.symbols**n > MAX_WORDS:
             raise InputError(
@@ -201,7 +201,7 @@ class HiddenMarkovProcess:
         return found
 
     def ngram_loss(self, n: int) -> float:
-        """Hₙ, the loss of the best prediction from the last n − 1 symbols."""
+        """Return Hₙ, the loss of the best prediction from the last n − 1 symbols."""
         return self.ngram_losses(n)[-1]
 
     @cached_property
@@ -221,7 +221,7 @@ class HiddenMarkovProcess:
         return MarkovChain(joint / joint.sum(1, keepdims=True))
 
     def beliefs(self, symbols: Any) -> np.ndarray:
-        """P(hidden state | x_1 … x_n), the state being that before the next emission.
+        """Return P(hidden state | x_1 … x_n), the state being that before the next emission.
 
         Args:
             symbols: integers in [0, V), shape (..., N).
@@ -247,7 +247,10 @@ class HiddenMarkovProcess:
         return found
 
     def _filtered(self, tokens: np.ndarray) -> tuple[np.ndarray, bool]:
-        """Beliefs, the stationary law again after impossible words; and whether none is."""
+        """Return what ``beliefs`` does, (..., N + 1, S), and whether all sequences are possible.
+
+        After a word that the process cannot emit they are the stationary law again.
+        """
         now = np.broadcast_to(self.hidden.stationary, (*tokens.shape[:-1], self.states))
         found, possible = [now], True
         for n in range(tokens.shape[-1]):
@@ -259,22 +262,23 @@ class HiddenMarkovProcess:
         return np.stack(found, axis=-2), possible
 
     def next_laws(self, symbols: Any) -> np.ndarray:
-        """P(x_{n+1} | x_1 … x_n), Bayes's prediction, shape (..., N, V).
+        """Return P(x_{n+1} | x_1 … x_n), Bayes's prediction, shape (..., N, V).
 
         Args and raises as ``beliefs``.
         """
         return self._next_laws(self.beliefs(symbols))
 
     def next_laws_of_any(self, symbols: np.ndarray) -> np.ndarray:
-        """``next_laws``, and the stationary law after words that the process cannot emit."""
+        """Return ``next_laws``, by the stationary law after words that cannot be emitted."""
         return self._next_laws(self._filtered(symbols)[0])
 
     def _next_laws(self, beliefs: np.ndarray) -> np.ndarray:
+        """Return P(next symbol), (..., N, V), from beliefs (..., N + 1, S)."""
         predictions: np.ndarray = beliefs[..., 1:, :] @ self._transitions.sum(2).T
         return predictions
 
     def sample(self, batch: int, length: int, generator: torch.Generator) -> HiddenSample:
-        """Independent stationary sequences: hidden states, symbols, targets and predictions.
+        """Draw independent stationary sequences: hidden states, symbols, targets and predictions.
 
         Args:
             batch: number of sequences, at least 1.
@@ -367,7 +371,7 @@ class SeenChain(BinaryChain):
 
     @classmethod
     def of(cls, process: HiddenMarkovProcess) -> Self:
-        """The chain of neighbouring symbols.
+        """Return the chain of neighbouring symbols of a process.
 
         Raises:
             InputError: another number of symbols than two, or neighbours that never occur.
@@ -380,7 +384,7 @@ class SeenChain(BinaryChain):
         return cls(float(kernel[0, 1]), float(kernel[1, 0]), process)
 
     def lag_ratios(self, count: int) -> np.ndarray:
-        """Cov(x_{n+1}, x_{n−k})/Cov(x_{n+1}, x_n) for k < count; λ^k of flips.
+        """Return Cov(x_{n+1}, x_{n−k})/Cov(x_{n+1}, x_n) for k < count, (count,); λ^k of flips.
 
         Raises:
             InputError: neighbours are not correlated, so that the ratios are not defined.
@@ -397,7 +401,7 @@ class SeenChain(BinaryChain):
 
 
 def hidden_baselines(process: HiddenMarkovProcess, length: int) -> dict[str, float]:
-    """Losses by name, in nats, exact means over the predictions after 1, …, N symbols.
+    """Return losses by name, in nats, exact means over the predictions after 1, …, N symbols.
 
     "uniform", log V; "unigram"; "bigram", the best from the last symbol; and "Bayes", the least
     possible: the mean of H₂ … H_{N+1}. Beyond the words that are enumerated Hₙ is the upper bound
@@ -430,14 +434,14 @@ def hidden_baselines(process: HiddenMarkovProcess, length: int) -> dict[str, flo
 
 
 def _flips(p: float = 0.9, q: float = 0.9, epsilon: float = 0.2) -> HiddenMarkovProcess:
-    """The binary chain (p, q), each symbol flipped with chance ε in [0, ½)."""
+    """Return the binary chain (p, q) with each symbol flipped with chance ε in [0, ½)."""
     flip = probability("epsilon", epsilon, below=0.5, zero=True)
     emission = [[1 - flip, flip], [flip, 1 - flip]]
     return HiddenMarkovProcess.from_emission(BinaryChain(p, q).kernel, emission)
 
 
 def _mess3(x: float = 0.05, a: float = 0.85) -> HiddenMarkovProcess:
-    """Three states that move with chance 2x and emit their own symbol with chance a."""
+    """Return the process of three states: each moves with chance 2x, emits its symbol with a."""
     move, own = probability("x", x, below=0.5), probability("a", a)
     kernel = np.full((3, 3), move) + (1 - 3 * move) * np.eye(3)
     emission = np.full((3, 3), (1 - own) / 2) + (own - (1 - own) / 2) * np.eye(3)
@@ -446,19 +450,19 @@ def _mess3(x: float = 0.05, a: float = 0.85) -> HiddenMarkovProcess:
 
 
 def _golden_mean(p: float = 0.5) -> HiddenMarkovProcess:
-    """No two zeros in a row; else a zero has chance p."""
+    """Return the process with no two zeros in a row; else a zero has chance p."""
     p = probability("p", p)
     return HiddenMarkovProcess([[[0, p], [0, 0]], [[1 - p, 0], [1, 0]]])
 
 
 def _even(p: float = 0.5) -> HiddenMarkovProcess:
-    """Ones come in runs of even length; p is the chance to begin a pair of ones."""
+    """Return the process with ones in runs of even length; p is the chance to begin a pair."""
     p = probability("p", p)
     return HiddenMarkovProcess([[[1 - p, 0], [0, 0]], [[0, p], [1, 0]]])
 
 
 def _rrxor(p: float = 0.5, q: float = 0.5) -> HiddenMarkovProcess:
-    """Two random bits, ones with chances p and q, and their exclusive or, again and again."""
+    """Return the process of two random bits, ones with chances p and q, and their exclusive or."""
     p, q = probability("p", p), probability("q", q)
     T = np.zeros((2, 5, 5))  # start; after a zero, a one; before the answer zero, one
     T[0, 0, 1], T[1, 0, 2] = 1 - p, p
@@ -469,7 +473,7 @@ def _rrxor(p: float = 0.5, q: float = 0.5) -> HiddenMarkovProcess:
 
 
 def _zero_one_random(p: float = 0.5) -> HiddenMarkovProcess:
-    """A zero, a one, and a random bit that is one with chance p, again and again."""
+    """Return the process of a zero, a one, and a random bit that is one with chance p."""
     p = probability("p", p)
     T = np.zeros((2, 3, 3))
     T[0, 0, 1] = T[1, 1, 2] = 1
@@ -485,7 +489,7 @@ PROCESSES: dict[str, Callable[..., HiddenMarkovProcess]] = {
 
 
 def process(name: str, /, **numbers: float) -> HiddenMarkovProcess:
-    """A hidden Markov process by its name.
+    """Make a hidden Markov process by its name.
 
     Args:
         name: "flips", "mess3", "golden-mean", "even", "rrxor" or "z1r".
@@ -514,7 +518,7 @@ def process(name: str, /, **numbers: float) -> HiddenMarkovProcess:
 
 
 def parse_process(text: str) -> HiddenMarkovProcess:
-    """The process that NAME, NAME:NUMBER=VALUE,… or its transitions (V, S, S) as JSON spell.
+    """Make the process that NAME, NAME:NUMBER=VALUE,… or its transitions (V, S, S) as JSON spell.
 
     Raises:
         InputError: another text, or as ``process``.

@@ -76,16 +76,16 @@ class OrderChain:
 
     @cached_property
     def stationary(self) -> tuple[float, ...]:
-        """The law of one symbol, shape (S,)."""
+        """The probability of each symbol, shape (S,)."""
         return tuple(map(float, self.joint(0).reshape(-1)))
 
     def joint(self, past: int) -> np.ndarray:
-        """The stationary law of ``past`` ≤ k symbols and the next one, shape (S^past, S)."""
+        """Return the stationary joint law of ``past`` ≤ k symbols and the next one, (S^past, S)."""
         whole = np.array(self.contexts.stationary)[:, None] * self._kernel
         return whole.reshape(-1, self.states**past, self.states).sum(0)
 
     def ngram_loss(self, n: int) -> float:
-        """The loss of the best predictor from the last n − 1 symbols, H(X_n | X_1 … X_{n−1}).
+        """Return H(X_n | X_1 … X_{n−1}), the loss of the best predictor from n − 1 symbols.
 
         Constant from n = k + 1 on, where it is the entropy rate.
 
@@ -129,11 +129,15 @@ class OrderChain:
 
     @property
     def regime(self) -> str:
+        """The expected type of the unigram point, in words."""
         return f"the unigram is {self.unigram}"
 
 
 def last_symbol_entropy(joint: np.ndarray, symbols: int) -> float:
-    """H(last symbol | the symbols before it and the other axis) from P(word[, other])."""
+    """Return H(last symbol | the symbols before it and the other axis) in nats.
+
+    ``joint`` is P(word[, other]), words of ``symbols`` different ones along the first axis.
+    """
     words = joint.reshape(-1, symbols, *joint.shape[1:])
     before = words.sum(1, keepdims=True)
     chance = np.divide(words, before, out=np.ones_like(words), where=words > 0)

@@ -20,7 +20,7 @@ _MOST_COUNTS = 2**24
 def sample_chain(
     chain: MarkovChain | OrderChain, batch: int, length: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Independent stationary sequences of one chain, and their next symbols.
+    """Draw independent stationary sequences of one chain, and their next symbols.
 
     Args:
         chain: of any order; a binary one draws as ``BinaryChain.sample``.
@@ -52,7 +52,7 @@ def sample_chain(
 def sample_kernels(
     kernels: Tensor, first: Tensor | None, length: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """One sequence of each kernel, and its next symbols.
+    """Draw one sequence from each of the given kernels, and its next symbols.
 
     Args:
         kernels: (B, S^k, S), rows as in ``OrderChain``.
@@ -96,7 +96,7 @@ def sample_kernels(
 
 
 def order_of(contexts: int, states: int) -> int:
-    """k with S^k = contexts."""
+    """Return the order k with S^k = ``contexts``."""
     order = 0
     while states**order < contexts:
         order += 1
@@ -104,7 +104,9 @@ def order_of(contexts: int, states: int) -> int:
 
 
 def successor_counts(tokens: Tensor, order: int, states: int) -> Tensor:
-    """#{i ≤ n : x_i = s, the k symbols before i equal the k last at n}, at every n and s.
+    """Count how often each symbol followed the last k symbols so far, at every position.
+
+    At n and s this is #{i ≤ n : x_i = s, the k symbols before i equal the k last at n}.
 
     Args:
         tokens: integers in [0, S), shape (B, N).
@@ -132,7 +134,7 @@ def successor_counts(tokens: Tensor, order: int, states: int) -> Tensor:
 
 
 def in_context(tokens: Tensor, order: int, states: int, beta: float = 0.0) -> Tensor:
-    """The in-context estimator of order k, (count + β)/(all counts + Sβ), shape (B, N, S).
+    """Return the in-context estimate of order k, (count + β)/(all counts + Sβ), (B, N, S).
 
     Args:
         tokens, order, states: as in ``successor_counts``.
@@ -153,9 +155,9 @@ def in_context(tokens: Tensor, order: int, states: int, beta: float = 0.0) -> Te
 
 
 def bayes_laws(prior: Prior, tokens: Tensor) -> Tensor:
-    """Bayes's law of the next symbol at every position of tokens (B, N), shape (B, N, S).
+    """Return Bayes's distribution of the next symbol at every position of tokens (B, N).
 
-    Uniform before k symbols are known.
+    Shape (B, N, S); uniform before k symbols are known.
     """
     states, order = prior.states, prior.order
     parts = tokens.split(max(1, _MOST_COUNTS // states ** (order + 1)))
@@ -163,7 +165,11 @@ def bayes_laws(prior: Prior, tokens: Tensor) -> Tensor:
 
 
 def kernel_laws(kernels: Tensor, tokens: Tensor) -> Tensor:
-    """The laws of an oracle that knows the kernel of each sequence, (B, S^k, S); likewise."""
+    """Return the distribution of the next symbol by the kernel of each sequence, an oracle's.
+
+    ``kernels`` are (B, S^k, S), ``tokens`` (B, N); shape (B, N, S), uniform before k symbols are
+    known.
+    """
     contexts, states = kernels.shape[1:]
     order = order_of(contexts, states)
     return _laws(tokens, order, states, lambda _, context: row_of(kernels, context), 1 / states)
@@ -176,8 +182,9 @@ def _laws(
     predict: Callable[[Tensor, Tensor], Tensor],
     unknown: float,
 ) -> Tensor:
-    """``predict`` of the counts so far, (B, S^k, S), and the context, (B,), at every position.
+    """Return ``predict`` of the counts so far and the context at every position, (B, N, S).
 
+    ``predict`` is given successor counts (B, S^k, S) and contexts (B,) and returns (B, S);
     ``unknown`` stands before k symbols are known.
     """
     (batch, length), device, contexts = tokens.shape, tokens.device, states**order

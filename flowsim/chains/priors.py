@@ -22,9 +22,10 @@ _MOST_STATES = 8
 
 
 class Prior(ABC):
-    """A law of kernels of order k on S states.
+    """A distribution of kernels of order k on S states; one is drawn for every sequence.
 
-    Counts n_cb have shape (A, S^k, S), contexts c shape (A,).
+    Counts n_cb say how often the symbol b followed the context c, the k symbols before it. Of A
+    sequences they have shape (A, S^k, S), and contexts c shape (A,).
     """
 
     states: int
@@ -37,23 +38,26 @@ class Prior(ABC):
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """Settings ready for JSON; two priors with equal settings are equal."""
+        """Return settings ready for JSON; two priors with equal settings are equal."""
 
     @abstractmethod
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """``count`` kernels, shape (count, S^k, S), float64 on the generator's device."""
+        """Draw ``count`` kernels, shape (count, S^k, S), float64 on the generator's device."""
 
     @abstractmethod
     def log_evidence(self, counts: Tensor) -> Tensor:
-        """log E Π P(c, b)^n_cb over the prior, shape (A,)."""
+        """Return log E Π P(c, b)^n_cb over the prior, shape (A,).
+
+        The log probability of a sequence with these counts, given its first k symbols.
+        """
 
     @abstractmethod
     def predict(self, counts: Tensor, context: Tensor) -> Tensor:
-        """Bayes's probability of the next symbol, shape (A, S)."""
+        """Return Bayes's probability of each next symbol after ``context``, shape (A, S)."""
 
     @abstractmethod
     def row_entropy(self, counts: Tensor, context: Tensor) -> Tensor:
-        """E H(P(c, ·)) in nats under the posterior, the loss with the kernel known, (A,)."""
+        """Return E H(P(c, ·)) in nats under the posterior, the loss with the kernel known, (A,)."""
 
 
 class DirichletPrior(Prior):
@@ -84,22 +88,27 @@ class DirichletPrior(Prior):
         return f"DirichletPrior({self.states}, order={self.order}, beta={self.beta:g})"
 
     def settings(self) -> dict[str, Any]:
+        """Return the name, S, k and β."""
         return {"prior": "dirichlet", "states": self.states, "order": self.order, "beta": self.beta}
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw kernels as gamma variates, normalised in each row."""
         shape = (count, self.states**self.order, self.states)
         alpha = torch.full(shape, self.beta, dtype=torch.float64, device=generator.device)
         gamma = torch._standard_gamma(alpha, generator=generator).clamp(min=1e-300)
         return gamma / gamma.sum(-1, keepdim=True)
 
     def log_evidence(self, counts: Tensor) -> Tensor:
+        """Return the log evidence, a sum over contexts in closed form."""
         return _dirichlet_evidence(counts, self.beta).sum(-1)
 
     def predict(self, counts: Tensor, context: Tensor) -> Tensor:
+        """Return (n_cb + β) over its sum in b."""
         row = row_of(counts, context) + self.beta
         return row / row.sum(-1, keepdim=True)
 
     def row_entropy(self, counts: Tensor, context: Tensor) -> Tensor:
+        """Return the expected entropy of a Dirichlet row, in closed form."""
         return _dirichlet_entropy(row_of(counts, context) + self.beta)
 
 
@@ -135,12 +144,15 @@ class DoublyStochasticPrior(Prior):
 
     @property
     def has_bayes(self) -> bool:
+        """Return whether S = 2, where Bayes's predictor has a closed form."""
         return self.states == 2
 
     def settings(self) -> dict[str, Any]:
+        """Return the name, S and k = 1."""
         return {"prior": "doubly-stochastic", "states": self.states, "order": 1}
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw kernels by rejection: the last row must be what the columns leave."""
         rows, device = self.states - 1, generator.device
         kept = torch.zeros(0, rows, self.states, dtype=torch.float64, device=device)
         while len(kept) < count:
@@ -153,18 +165,21 @@ class DoublyStochasticPrior(Prior):
         return torch.cat([kept, last / last.sum(-1, keepdim=True)], dim=1)
 
     def log_evidence(self, counts: Tensor) -> Tensor:
+        """Return the log evidence for S = 2, where the probability to move is uniform."""
         return _dirichlet_evidence(self._stays_and_moves(counts), 1.0)
 
     def predict(self, counts: Tensor, context: Tensor) -> Tensor:
+        """Return Bayes's probabilities for S = 2: one added to the stays and to the moves."""
         alpha = self._stays_and_moves(counts) + 1
         chance = alpha / alpha.sum(-1, keepdim=True)
         return torch.where((context == 0)[:, None], chance, chance.flip(-1))
 
     def row_entropy(self, counts: Tensor, context: Tensor) -> Tensor:
+        """Return the expected entropy of a row for S = 2."""
         return _dirichlet_entropy(self._stays_and_moves(counts) + 1)
 
     def _stays_and_moves(self, counts: Tensor) -> Tensor:
-        """Draws of kernels of two states, shape (A, 2)."""
+        """Return how often the state stayed and how often it moved, shape (A, 2); S = 2 only."""
         if self.states > 2:
             raise InputError(
                 "Bayes's predictor of doubly stochastic kernels is known for two states only, "
@@ -203,26 +218,31 @@ class FinitePrior(Prior):
         return f"FinitePrior({len(self.weights)} kernels of {self.states} states)"
 
     def settings(self) -> dict[str, Any]:
+        """Return the name, S, k, the kernels and their weights."""
         rows, weights = self.kernels.tolist(), self.weights.tolist()
         own = {"kernels": rows, "weights": weights}
         return {"prior": "finite", "states": self.states, "order": self.order, **own}
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw kernels out of the given ones by their weights."""
         return self.kernels.to(generator.device)[_draw_indices(self.weights, count, generator)]
 
     def log_evidence(self, counts: Tensor) -> Tensor:
+        """Return the log of the weighted sum of each kernel's probability of the counts."""
         return self._log_weights(counts).logsumexp(-1)
 
     def predict(self, counts: Tensor, context: Tensor) -> Tensor:
+        """Return the rows of all kernels, averaged by their posterior weights."""
         rows = self.kernels.to(counts.device)[:, context]
         return torch.einsum("ak,kas->as", self._log_weights(counts).softmax(-1), rows)
 
     def row_entropy(self, counts: Tensor, context: Tensor) -> Tensor:
+        """Return the entropy of the rows of all kernels, averaged by their posterior weights."""
         entropy = -torch.xlogy(self.kernels, self.kernels).sum(-1).to(counts.device)
         return torch.einsum("ak,ka->a", self._log_weights(counts).softmax(-1), entropy[:, context])
 
     def _log_weights(self, counts: Tensor) -> Tensor:
-        """log of weight times probability, shape (A, kernels)."""
+        """Return log of weight times probability of the counts under each kernel, (A, kernels)."""
         logs, flat = self.kernels.log().to(counts.device).flatten(1), counts.flatten(1)
         impossible = torch.where(torch.isinf(logs), 1.0, 0.0).to(counts)
         found = flat @ torch.where(torch.isinf(logs), 0.0, logs).T
@@ -260,35 +280,43 @@ class MixturePrior(Prior):
 
     @property
     def has_bayes(self) -> bool:
+        """Return whether Bayes's predictor of every part is known."""
         return all(part.has_bayes for part in self.parts)
 
     def settings(self) -> dict[str, Any]:
+        """Return the name, S, k, the settings of the parts and their weights."""
         parts = [part.settings() for part in self.parts]
         own = {"parts": parts, "weights": self.weights.tolist()}
         return {"prior": "mixture", "states": self.states, "order": self.order, **own}
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw a part by weight for each kernel, and the kernel from that part."""
         chosen = _draw_indices(self.weights, count, generator)
         drawn = torch.stack([part.draw(count, generator) for part in self.parts])
         return drawn[chosen, torch.arange(count, device=generator.device)]
 
     def log_evidence(self, counts: Tensor) -> Tensor:
+        """Return the log of the weighted sum of the parts' evidences."""
         return self._log_weights(counts).logsumexp(-1)
 
     def predict(self, counts: Tensor, context: Tensor) -> Tensor:
+        """Return the predictions of the parts, averaged by their posterior weights."""
         said = torch.stack([part.predict(counts, context) for part in self.parts], dim=1)
         return (self._log_weights(counts).softmax(-1)[..., None] * said).sum(1)
 
     def row_entropy(self, counts: Tensor, context: Tensor) -> Tensor:
+        """Return the expected row entropies of the parts, averaged by their posterior weights."""
         said = torch.stack([part.row_entropy(counts, context) for part in self.parts], dim=1)
         return (self._log_weights(counts).softmax(-1) * said).sum(1)
 
     def _log_weights(self, counts: Tensor) -> Tensor:
+        """Return log of weight times evidence of each part, shape (A, parts)."""
         found = torch.stack([part.log_evidence(counts) for part in self.parts], dim=-1)
         return found + self.weights.log().to(counts.device)
 
 
 def _probabilities(weights: Sequence[float] | None, count: int) -> Tensor:
+    """Return the weights as a tensor (count,), equal ones if None; InputError if they are wrong."""
     if weights is None:
         return torch.full((count,), 1 / count, dtype=torch.float64)
     found = torch.tensor(list(weights), dtype=torch.float64)
@@ -298,17 +326,18 @@ def _probabilities(weights: Sequence[float] | None, count: int) -> Tensor:
 
 
 def _draw_indices(weights: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Draw ``count`` indices with the probabilities ``weights``, int64 (count,)."""
     u = torch.rand(count, dtype=torch.float64, device=generator.device, generator=generator)
     return (u[:, None] >= weights.to(u.device).cumsum(0)[:-1]).sum(-1)
 
 
 def row_of(tables: Tensor, context: Tensor) -> Tensor:
-    """The row of each table (A, S^k, S) that belongs to its context (A,), shape (A, S)."""
+    """Return the row of each table (A, S^k, S) that belongs to its context (A,), shape (A, S)."""
     return tables[torch.arange(len(tables), device=tables.device), context]
 
 
 def _dirichlet_evidence(counts: Tensor, beta: float) -> Tensor:
-    """log E Π P_b^n_b for P of Dirichlet(β, …, β), over the last axis."""
+    """Return log E Π P_b^n_b for P of Dirichlet(β, …, β), over the last axis of ``counts``."""
     whole, like = counts.sum(-1), counts.shape[-1] * beta
     none = torch.zeros_like(whole)
     ratio = torch.lgamma(counts + beta) - torch.lgamma(torch.zeros_like(counts) + beta)
@@ -316,6 +345,9 @@ def _dirichlet_evidence(counts: Tensor, beta: float) -> Tensor:
 
 
 def _dirichlet_entropy(alpha: Tensor) -> Tensor:
-    """E H(P) for P of Dirichlet(α): ψ(A + 1) − Σ (α_b/A) ψ(α_b + 1), A = Σ α_b."""
+    """Return E H(P) for P of Dirichlet(α), over the last axis of ``alpha``.
+
+    ψ(A + 1) − Σ (α_b/A) ψ(α_b + 1), A = Σ α_b.
+    """
     whole = alpha.sum(-1)
     return torch.digamma(whole + 1) - (alpha * torch.digamma(alpha + 1)).sum(-1) / whole

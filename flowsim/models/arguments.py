@@ -36,11 +36,11 @@ class Arguments:
 
     @classmethod
     def completed(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """The arguments with those that others of them say; InputError where they contradict."""
+        """Return the arguments with those that others imply; InputError where they contradict."""
         return given
 
     def build(self) -> Model:
-        """The model; InputError for a value that it refuses."""
+        """Return the model with these arguments; InputError for a value that it refuses."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in self.of_chain}
         chain = [cast(Any, self).chain()] if self.of_chain else []
         model: Model = import_object(self.home)(*chain, **own)
@@ -57,6 +57,7 @@ class OnBinaryChain(Arguments):
     q: float = Parameter(0.8, "chance of 0 after 1", required=True, slider=(0.001, 0.999)).field()
 
     def chain(self) -> BinaryChain:
+        """Return the binary chain of p and q."""
         return BinaryChain(self.p, self.q)
 
 
@@ -76,6 +77,7 @@ class ReadsOneSymbol(OnBinaryChain):
 
     @classmethod
     def completed(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments with p and q of the process's projection, if a process is given."""
         if not given.get("process"):
             return {name: value for name, value in given.items() if name != "process"}
         seen = _projection(given["process"])
@@ -85,10 +87,12 @@ class ReadsOneSymbol(OnBinaryChain):
         return {**given, "process": seen.process.name, "p": seen.p, "q": seen.q}
 
     def chain(self) -> BinaryChain:
+        """Return the projection of the process, or the binary chain of p and q without one."""
         return _projection(self.process) if self.process else super().chain()
 
 
 def _projection(text: str) -> SeenChain:
+    """Return the first-order projection of the hidden process that the text spells."""
     from flowsim.chains.hidden import SeenChain, parse_process
 
     return SeenChain.of(parse_process(text))

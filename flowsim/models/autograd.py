@@ -20,18 +20,20 @@ QUANTITIES = ("loss", "gradient", "hessian")
 
 
 class _Derivative(torch.autograd.Function):
-    """The loss (...) of order 0, its gradient (..., k) of 1 or its Hessian (..., k, k) of 2.
+    """The loss (...), gradient (..., k) or Hessian (..., k, k) of a model as a function for torch.
 
-    An axis of vmap is one more batch axis.
+    Which of the three is said by ``order``, 0, 1 or 2. An axis of vmap is one more batch axis.
     """
 
     @staticmethod
     def forward(model: Any, theta: Tensor, order: int) -> Tensor:
+        """Return the loss, gradient or Hessian of the model at θ (..., k), by ``order``."""
         found: Tensor = model.by_rows(theta, QUANTITIES[order])
         return found
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, Tensor, int], output: Tensor) -> None:
+        """Keep the model, θ and the order for the derivatives."""
         ctx.model, theta, ctx.order = inputs
         ctx.save_for_backward(theta)
         ctx.save_for_forward(theta)
@@ -40,16 +42,19 @@ class _Derivative(torch.autograd.Function):
     def vmap(
         info: Any, in_dims: tuple[None, int, None], model: Any, theta: Tensor, order: int
     ) -> tuple[Tensor, int]:
+        """Evaluate with the mapped axis of θ in front; return the result and that axis, 0."""
         return _Derivative.apply(model, theta.movedim(in_dims[1], 0), order), 0
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None]:
+        """Return the gradient by θ, given that by the output; None for the model and the order."""
         (theta,) = ctx.saved_tensors
         found = _Derivative.apply(ctx.model, theta, ctx.order + 1) * grad.unsqueeze(-1)
         return None, found if ctx.order == 0 else found.sum(-2), None
 
     @staticmethod
     def jvp(ctx: Any, _: None, tangent: Tensor, __: None) -> Tensor:
+        """Return the derivative of the output along the tangent of θ."""
         (theta,) = ctx.saved_tensors
         along = tangent if ctx.order == 0 else tangent.unsqueeze(-2)
         return (_Derivative.apply(ctx.model, theta, ctx.order + 1) * along).sum(-1)
@@ -62,10 +67,10 @@ _Derivative.forward.__signature__ = inspect.signature(_Derivative.forward)  # ty
 def evaluate_rows(
     theta: Tensor, axes: int, fill: Callable[[np.ndarray, np.ndarray], None], at_once: int = 4096
 ) -> Tensor:
-    """A compiled quantity at θ (..., k), a number, a vector or a matrix by its ``axes``.
+    """Evaluate a compiled quantity at θ (..., k); return shape (...), (..., k) or (..., k, k).
 
-    ``fill`` is given rows (n, k) and what it fills, (n, 1, k or k²); after ``at_once`` of them
-    Ctrl-C is seen.
+    The three are for ``axes`` 0, 1 and 2. ``fill`` is given rows (n, k) and what it fills, (n, 1, k
+    or k²); after ``at_once`` of them Ctrl-C is seen.
     """
     k = theta.shape[-1]
     rows = np.ascontiguousarray(theta.detach().reshape(-1, k).double().cpu().numpy())
@@ -76,15 +81,15 @@ def evaluate_rows(
 
 
 def loss(model: Any, theta: Tensor) -> Tensor:
-    """Exact expected next-symbol cross-entropy in nats, shape (...)."""
+    """Return the exact expected next-symbol cross-entropy in nats at θ, shape (...)."""
     return _Derivative.apply(model, theta, 0)
 
 
 def gradient(model: Any, theta: Tensor) -> Tensor:
-    """∇L, shape of θ."""
+    """Return ∇L at θ, shape of θ."""
     return _Derivative.apply(model, theta, 1)
 
 
 def hessian(model: Any, theta: Tensor) -> Tensor:
-    """∂²L, shape (..., k, k), without the jumps at ReLU kinks."""
+    """Return ∂²L at θ, shape (..., k, k), without the jumps at ReLU kinks."""
     return _Derivative.apply(model, theta, 2)

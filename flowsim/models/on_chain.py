@@ -36,7 +36,7 @@ from flowsim.models.canonical.gaussian_integral import gaussian_limits, gaussian
 
 
 def require_first_order(chain: BinaryChain) -> None:
-    """InputError for what is seen of a hidden process: attention reads more than one symbol."""
+    """Raise InputError for a ``SeenChain``: attention reads more than one symbol of its process."""
     if isinstance(chain, SeenChain):
         raise InputError(
             "with attention the past of a hidden process counts, not its neighbours alone: take a "
@@ -45,12 +45,12 @@ def require_first_order(chain: BinaryChain) -> None:
 
 
 def unigram_logit(chain: BinaryChain) -> float:
-    """log(π₁/π₀)."""
+    """Return log(π₁/π₀), the logit of the unigram's prediction."""
     return math.log(chain.p / chain.q)
 
 
 def beyond_targets(chain: BinaryChain) -> tuple[float, float]:
-    """By how much the unigram's logit, log(π₁/π₀), is above those of p and of 1 − q.
+    """Return by how much the unigram's logit, log(π₁/π₀), is above those of p and of 1 − q.
 
     log(1 + λ/q) and log(1 − λ/(1 − q)), which vanish at p + q = 1.
     """
@@ -109,6 +109,7 @@ class OnChain(RecordedModel):
         )
 
     def _chain_words(self) -> str:
+        """Return the title's words for the chain, p, q and the regime."""
         if isinstance(self.chain, SeenChain):
             named = self.chain.process.name
             source = "of a hidden process" if named.startswith("[") else f"of {named}"
@@ -124,10 +125,10 @@ class OnChain(RecordedModel):
         return f"Markov chain $p$ = {p}, $q$ = {q}: $p + q$ = {total}"
 
     def _remark(self) -> str:
-        """Remark on tied models' bad minima at p + q < 1, for the weights of a transformer.
+        """Return the title's remark on tied models' bad minima at p + q < 1, or nothing.
 
-        There e = τv with v orthogonal to the manifold's α makes the logit b + τ²x, which lowers the
-        loss, whatever the other weights (docs/derivations/12.md).
+        In a transformer e = τv with v orthogonal to the manifold's α makes the logit b + τ²x, which
+        lowers the loss, whatever the other weights (docs/derivations/12.md).
         """
         whole = "the whole transformer, $d$ ≥ 2, has saddles at $e$ = 0"
         alone = f"(minima of this model alone: {whole})"
@@ -140,6 +141,7 @@ class OnChain(RecordedModel):
         return f"{type(self).__name__}({', '.join(words)})"
 
     def __setattr__(self, attribute: str, value: Any) -> None:
+        """Set an attribute; InputError for a number in place of the chain."""
         if attribute == "chain" and isinstance(value, (int, float)):
             raise InputError(
                 f"{type(self).__name__} takes a chain, such as BinaryChain(0.5, 0.8), not "
@@ -163,9 +165,11 @@ class OnChain(RecordedModel):
 
     @property
     def plane(self) -> Plane:
+        """The plane (w, e)."""
         return ChainPlane(self)
 
     def end_losses(self) -> EndLosses:
+        """Return the losses of the global minima and the unigram, and what decides between them."""
         chain: GapChain = self.chain
         law, lam = chain.stationary, float(chain.second_eigenvalue)
         best, trap, spread = chain.entropy_rate, chain.stationary_entropy, law[0] * law[-1]
@@ -176,31 +180,32 @@ class OnChain(RecordedModel):
 
     @accepts_theta
     def excess(self, theta: Tensor) -> Tensor:
-        """The loss above the entropy rate, (...)."""
+        """Return the loss above the entropy rate at θ, shape (...)."""
         return difference_above(self.loss(theta), self.chain.entropy_rate)
 
     @accepts_theta
     def basin(self, theta: Tensor) -> Tensor | None:
-        """Mask of starts that reach the best loss, by a closed form; None without one."""
+        """Return a mask of starts that reach the best loss, by a closed form; None without one."""
         return None
 
     @accepts_theta
     def classify(self, theta: Tensor, decisive: bool = False) -> Tensor | None:
-        """Labels of critical points; None to take their loss and curvature."""
+        """Return labels of critical points, int8 (...); None to take their loss and curvature."""
         return None
 
     def integral(self) -> Integral | None:
-        """The canonical model's basin, for comparison."""
+        """Return the integral over the canonical model's basin, for comparison."""
         return canonical_integral(self.chain)._replace(of="canonical model")
 
     def attributes(self) -> dict[str, Any]:
+        """Return attributes of a record, with p, q, hidden process and regime of the chain."""
         own = {name: getattr(self.chain, name) for name in "pq" if hasattr(self.chain, name)}
         own |= {"process": self.chain.process.name} if isinstance(self.chain, SeenChain) else {}
         return {**super().attributes(), **own, "regime": self.chain.regime}
 
 
 def canonical_integral(chain: GapChain, scale: float = 1.0, ratio: float = 1.0) -> Integral:
-    """The integral over the canonical model's basin of starts with e ~ N(0, (scale σ)²).
+    """Return the integral over the canonical model's basin of starts with e ~ N(0, (scale σ)²).
 
     The deviation of w is that of e times ``ratio``.
     """
@@ -223,7 +228,7 @@ def sample_graph(
     up: Range,
     points: int,
 ) -> tuple[Tensor, Tensor]:
-    """x and y of the graph ±y(x), denser where it is steep, or ends inside the window."""
+    """Return x and y of the graph y(x) over ``across``, denser where it is steep or ends."""
     x, (low, high) = torch.linspace(*across, points, dtype=torch.float64), up
     y = graph(x)
     for _ in range(60):
@@ -267,12 +272,14 @@ class ChainPlane(Plane):
         )
 
     def embed(self, values: Mapping[str, Tensor]) -> Tensor:
+        """Return θ (..., k) at the given coordinates; u is e, and b the best one, unless given."""
         theta = super().embed({"u": values["e"], **values})
         if self.model.dynamic_bias and "b" not in values:
             theta[..., -1] = self.model.optimal_bias(theta)
         return theta
 
     def mirrored(self, fixed: Mapping[str, float]) -> bool:
+        """Return True: the point (w, −e) has the same orbits as (w, e), mirrored."""
         return True
 
     def curves(
@@ -282,6 +289,10 @@ class ChainPlane(Plane):
         points: int = 1201,
         quick: bool = False,
     ) -> list[Curve]:
+        """Return the separatrix, the global minima and the critical points on e = 0 in a window.
+
+        ``quick`` leaves out the points on e = 0 where they take long to find.
+        """
         found: list[Curve] = []
         both = (1, -1) if self.mirrored(fixed) else (1,)
         for kind, graph, of in (("separatrix", self.separatrix, self.separatrix_of),
@@ -310,16 +321,19 @@ class ChainPlane(Plane):
         return [*found, *(Curve("saddle", at[None], torch.zeros_like(at[None])) for at in saddles)]
 
     def separatrix(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
-        """The e ≥ 0 of the basins' boundary above each w, in closed form; NaN where none is."""
+        """Return the e ≥ 0 of the basins' boundary above each w, by a closed form; else NaN."""
         return torch.full_like(x, torch.nan)
 
     def minima(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
-        """The canonical model's curves, which hold without attention and without a fixed bias."""
+        """Return the e of global minima above each w, by the canonical model; NaN where unknown.
+
+        Its curves hold without attention and without a fixed bias.
+        """
         flat = "b" not in fixed and not fixed.get("a")
         return minima_curve(self.model.chain, x) if flat else torch.full_like(x, torch.nan)
 
     def axis_kinds(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor | None:
-        """The kinds of the points (w, 0), by the sign of ∂²L/∂e²; None with a fixed bias.
+        """Return the kinds of the points (w, 0), by the sign of ∂²L/∂e²; None with a fixed bias.
 
         ∂²L/∂e² is read off the gradient a little above the line, where it is ∂L/∂e / e. With
         attention its sign is that of −λC(w, a), and C = 0 is the saddle curve
@@ -335,7 +349,7 @@ class ChainPlane(Plane):
         return torch.where(flat, 0.0, torch.sign(curvature)).to(torch.int8)
 
     def saddles(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
-        """The w of saddles (w, 0): where the curvature in e changes its sign, by bisection."""
+        """Return the w of saddles (w, 0): where the curvature in e changes sign, by bisection."""
         if self.model.chain.second_eigenvalue == 0:
             return x[:0]
         above = self.curvature(x, fixed) > 0
@@ -348,7 +362,7 @@ class ChainPlane(Plane):
         return (low + high) / 2
 
     def curvature(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
-        """∂²L/∂e² on e = 0 above each x."""
+        """Return ∂²L/∂e² at e = 0 above each x = w, shape of x."""
         theta = theta_at(self, x, torch.zeros_like(x), fixed)
         theta[..., 0] = 1e-6
         return self.model.gradient(theta)[..., 0] / 1e-6

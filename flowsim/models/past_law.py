@@ -29,9 +29,9 @@ class Atoms(NamedTuple):
 
 
 def joint_law(chain: BinaryChain, length: int) -> np.ndarray:
-    """P(x_n = x, S_n = S) for n = 1..N, axes (n − 1, x, S), by the two-row forward recursion in n.
+    """Return P(x_n = x, S_n = S) for n = 1..N, shape (N, 2, N + 1) with axes (n − 1, x, S).
 
-    P_{n+1}(0, S) = (1−p) P_n(0, S) + q P_n(1, S) and
+    By the two-row forward recursion P_{n+1}(0, S) = (1−p) P_n(0, S) + q P_n(1, S) and
     P_{n+1}(1, S+1) = p P_n(0, S) + (1−q) P_n(1, S), started stationary. All terms are positive, so
     each entry has a relative error of a few n units in the last place (entries below 1e-308 are 0).
     """
@@ -47,10 +47,10 @@ def joint_law(chain: BinaryChain, length: int) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def running_mean_law(chain: BinaryChain, length: int) -> tuple[Atoms, Atoms]:
-    """(1/N) Σ_n P(x_n = x, m_n = m) for x = 0 and x = 1, m_n = S_n/n − ½; cached.
+    """Return the law of m_n = S_n/n − ½ given x_n = 0 and given x_n = 1, averaged over n; cached.
 
-    Equal fractions S/n of different n are one atom, so about 0.6 N² of the N(N + 1) pairs remain.
-    The weights sum to π₀ and π₁.
+    These are (1/N) Σ_n P(x_n = x, m_n = m). Equal fractions S/n of different n are one atom, so
+    about 0.6 N² of the N(N + 1) pairs remain. The weights sum to π₀ and π₁.
     """
     length = check_length(length, _BYTES_ATOMS)
     law = joint_law(chain, length)
@@ -70,7 +70,7 @@ def running_mean_law(chain: BinaryChain, length: int) -> tuple[Atoms, Atoms]:
 
 
 def check_length(length: int, bytes_per_square: int = _BYTES_ATOMS) -> int:
-    """N as an int; InputError if it is none of at least 1, or if its tables fit no memory."""
+    """Return N as an int; InputError if it is no integer ≥ 1, or if its tables fit no memory."""
     try:
         n = operator.index(length)
     except TypeError:

@@ -17,7 +17,10 @@ SADDLE_ENERGY = -(1 + math.log(2)) / 2
 
 
 def feed_forward_gain(w: Tensor) -> Tensor:
-    """g = 1 + 2w|w|: how the feed-forward layer multiplies the logit gap; zero at w = −1/√2."""
+    """Return g = 1 + 2w|w|, by which the feed-forward layer multiplies the logit gap.
+
+    Zero at w = −1/√2.
+    """
     return 1.0 + 2.0 * w * w.abs()
 
 

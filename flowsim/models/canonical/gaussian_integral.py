@@ -50,17 +50,18 @@ def gaussian_probability(chain: GapChain, sigma: float, ratio: float = 1.0) -> f
 
 
 def gaussian_limits(chain: GapChain, ratio: float = 1.0) -> tuple[float, float]:
-    """The limits of ``gaussian_probability`` as σ → 0 and as σ → ∞."""
+    """Return the limits of ``gaussian_probability`` as σ → 0 and as σ → ∞."""
     if chain.second_eigenvalue == 0:
         return 1.0, 1.0
     return (1.0, 1 - math.atan(ratio) / math.pi) if chain.second_eigenvalue > 0 else (0.0, 0.5)
 
 
 def _reached_above(sigma: float, tau: float) -> float:
-    """p + q > 1, in y = −log(√2|w|), so that e_s² = (e^(−2y) + 2y − 1)/2 and w² = e^(−2y)/2.
+    """Return the probability for p + q > 1; ``sigma`` and ``tau`` are deviations of e and w.
 
-    e_s²/σ² + w²/τ² is least at y₀ = ½ log(1 + σ²/τ²), where it is y₀/σ², and with t = y − y₀ above
-    that by (e^(−2t) + 2t − 1)/(2σ²).
+    In y = −log(√2|w|), so that e_s² = (e^(−2y) + 2y − 1)/2 and w² = e^(−2y)/2. e_s²/σ² + w²/τ² is
+    least at y₀ = ½ log(1 + σ²/τ²), where it is y₀/σ², and with t = y − y₀ above that by
+    (e^(−2t) + 2t − 1)/(2σ²).
     """
     from scipy.integrate import quad
     from scipy.special import erfcx
@@ -87,14 +88,17 @@ def _reached_above(sigma: float, tau: float) -> float:
 
 
 def _bowl(t: float) -> float:
-    """e^(−2t) + 2t − 1 ≥ 0, by its Taylor series where the difference would cancel."""
+    """Return e^(−2t) + 2t − 1 ≥ 0, by its Taylor series where the difference would cancel."""
     if abs(t) > 0.1:
         return math.expm1(-2 * t) + 2 * t
     return math.fsum((-2 * t) ** k / math.factorial(k) for k in range(2, 16))
 
 
 def trapped_below(sigma: float, tau: float) -> float:
-    """1 − P for p + q < 1, in x = √2|w| − 1: e_s² = x + x²/2 − log(1 + x), w² = (1 + x)²/2."""
+    """Return 1 − P for p + q < 1; ``sigma`` and ``tau`` are deviations of e and w.
+
+    In x = √2|w| − 1: e_s² = x + x²/2 − log(1 + x), w² = (1 + x)²/2.
+    """
     from scipy.integrate import quad
 
     def integrand(x: float) -> float:

@@ -33,6 +33,7 @@ class _Loss:
         self.params = loss_parameters(chain)
 
     def by_rows(self, gap: Tensor, quantity: str) -> Tensor:
+        """Return ℓ (...), ℓ′ (..., 1) or ℓ″ (..., 1, 1) at ``gap`` (..., 1), by its name."""
         order = autograd.QUANTITIES.index(quantity)
         return autograd.evaluate_rows(
             gap, order, lambda x, out: derivatives(order, self.params, x[:, 0], out[:, 0])
@@ -47,13 +48,13 @@ def _each(values: Tensor, function: Callable[[np.ndarray, np.ndarray], None]) ->
 
 
 def optimal_logit(chain: BinaryChain, gap: Tensor) -> Tensor:
-    """The logit f₀ after a zero that minimises the loss at logit gap Δ; without a derivative."""
+    """Return the logit f₀ after a zero that minimises the loss at logit gap Δ; no derivative."""
     _, _, _, pi0, pi1, difference, _, _ = loss_parameters(chain)
     return _each(gap, lambda x, out: optimal_logits(pi0, pi1, difference, x, out))
 
 
 def cross_entropy(chain: BinaryChain, logit0: Tensor, logit1: Tensor) -> Tensor:
-    """Expected next-symbol loss when the logit is f₀ after a zero and f₁ after a one.
+    """Return the expected next-symbol loss when the logit is f₀ after a zero and f₁ after a one.
 
     L = Σₓ πₓ [−t(x) log σ(fₓ) − (1 − t(x)) log σ(−fₓ)], t(0) = p, t(1) = 1 − q, in nats; a sum of
     positive terms. f₀ and f₁ have any broadcastable shapes. Source: AM Sec. 2.
@@ -65,12 +66,15 @@ def cross_entropy(chain: BinaryChain, logit0: Tensor, logit1: Tensor) -> Tensor:
 
 
 def relative_entropy(beyond: Tensor, target: float, other: float) -> Tensor:
-    """Divergence from t to σ(logit t + ``beyond``), shape of ``beyond``, no derivative; in nats."""
+    """Return the divergence from t to σ(logit t + ``beyond``) in nats, shape of ``beyond``.
+
+    ``target`` is t and ``other`` 1 − t; no derivative.
+    """
     return _each(beyond, lambda x, out: excess_entropies(x, target, other, out))
 
 
 def excess(chain: BinaryChain, logit0: Tensor, logit1: Tensor) -> Tensor:
-    """``cross_entropy`` minus the entropy rate, from how far logits are beyond their targets'."""
+    """Return ``cross_entropy`` minus the entropy rate, by how far logits are beyond targets'."""
     pi0, pi1 = chain.stationary
     p, q = chain.p, chain.q
     after_zero = relative_entropy(logit0 - math.log(p) + math.log1p(-p), p, 1 - p)
@@ -79,7 +83,7 @@ def excess(chain: BinaryChain, logit0: Tensor, logit1: Tensor) -> Tensor:
 
 
 def residual(logit: Tensor, target: float, other: float) -> Tensor:
-    """σ(f) − t with ``other`` = 1 − t, from the side on which it does not cancel."""
+    """Return σ(f) − t with ``other`` = 1 − t, from the side on which it does not cancel."""
     low, high = torch.sigmoid(logit) - target, other - torch.sigmoid(-logit)
     return torch.where(logit > 0, high, low)
 
@@ -119,7 +123,10 @@ class GapModel(OnChain):
         return differentiate(self.loss_at, gap)
 
     def _solver(self, of: type, hooks: tuple[Any, ...], **more: Any) -> Any:
-        """The solver in the logit gap; None if the bias is a coordinate."""
+        """Return the solver in the logit gap; None if the bias is a coordinate.
+
+        ``of`` is the class whose compiled ``hooks`` these are; ``more`` as of ``LogitGapSystem``.
+        """
         from flowsim.flow.gap.engine import LogitGapSolver
 
         if self.dynamic_bias:
@@ -127,9 +134,11 @@ class GapModel(OnChain):
         return LogitGapSolver(self, LogitGapSystem(of, hooks, self.params, **more))
 
     def _without_bias(self, gradient: Tensor) -> Tensor:
+        """Return a gradient (..., k) without the column of the bias, if that is a coordinate."""
         return gradient[..., :-1] if self.dynamic_bias else gradient
 
     def loss(self, theta: Tensor) -> Tensor:
+        """Return L = ℓ(Δ(θ)) in nats, shape (...)."""
         return self.loss_at(self.logit_gap(theta))
 
     def gradient(self, theta: Tensor) -> Tensor:
@@ -157,6 +166,7 @@ class BinaryGapModel(GapModel):
 
     @property
     def params(self) -> tuple[float, ...]:
+        """Arguments of the compiled ℓ besides Δ."""
         return loss_parameters(self.chain)
 
     def options(self) -> dict[str, Any]:
@@ -176,6 +186,7 @@ class BinaryGapModel(GapModel):
         return autograd.loss(_Loss(self.chain), gap.unsqueeze(-1))
 
     def slope_at(self, gap: Tensor) -> Tensor:
+        """Return ℓ′(Δ), shape of Δ, of the sign of Δ − Δ*."""
         return autograd.gradient(_Loss(self.chain), gap.unsqueeze(-1)).squeeze(-1)
 
     def optimal_bias(self, theta: Tensor) -> Tensor:
@@ -183,12 +194,14 @@ class BinaryGapModel(GapModel):
         return optimal_logit(self.chain, self.logit_gap(theta)) - self.offset(theta)
 
     def loss(self, theta: Tensor) -> Tensor:
+        """Return the expected cross-entropy in nats at θ, shape (...)."""
         if not self.dynamic_bias:
             return super().loss(theta)
         logit0 = theta[..., -1] + self.offset(theta)
         return cross_entropy(self.chain, logit0, logit0 + self.logit_gap(theta))
 
     def excess(self, theta: Tensor) -> Tensor:
+        """Return the loss above the entropy rate at θ, shape (...), without cancellation."""
         gap = self.logit_gap(theta)
         if self.dynamic_bias:
             logit0 = theta[..., -1] + self.offset(theta)

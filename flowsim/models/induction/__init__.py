@@ -27,6 +27,7 @@ class Induction(Arguments):
     prior: str = Parameter("dirichlet", "distribution of the kernels").field()
 
     def build(self) -> Model:
+        """Return the model with Dirichlet(1) rows; InputError for another law of kernels."""
         if self.prior != "dirichlet":
             raise InputError(
                 f"the kernels are from {self.prior}: build the model by "

@@ -99,7 +99,7 @@ def induction_landscape(model: InductionModel) -> InductionLandscape:
 
 
 def valley(model: InductionModel, side: int, shares: np.ndarray) -> np.ndarray | None:
-    """β of least loss on one side at every share, NaN where nothing lies below the plateau.
+    """Return the β of least loss on one side at every share, NaN where none lies below the plateau.
 
     None if some share has several such places within |β| ≤ 8, or the flow leaves this strip.
     """
@@ -123,7 +123,7 @@ def valley(model: InductionModel, side: int, shares: np.ndarray) -> np.ndarray |
 
 
 def _end_on_side(model: InductionModel, side: int, plateau: float) -> InductionEnd | None:
-    """The end on one side of β = 0; None if there is none, or may be several."""
+    """Return the end on one side of β = 0; None if there is none, or may be several."""
     beta = valley(model, side, _SHARES)
     if beta is None:
         return None
@@ -149,21 +149,24 @@ def _end_on_side(model: InductionModel, side: int, plateau: float) -> InductionE
 def _loss_and_slopes(
     model: InductionModel, share: float, beta: float
 ) -> tuple[float, float, float]:
-    """L, ∂L/∂s and ∂L/∂β at one point."""
+    """Return L, ∂L/∂s and ∂L/∂β at one point."""
     point = (torch.tensor(x, dtype=torch.float64) for x in (share, beta))
     loss, by_share, by_beta = (float(x) for x in model.by_share(*point))
     return loss, by_share, by_beta
 
 
 def _valley_at(model: InductionModel, side: int, share: float) -> float:
-    """β of least loss on one side at one share."""
+    """Return the β of least loss on one side at one share."""
     found = valley(model, side, np.array([share]))
     assert found is not None
     return float(found[0])
 
 
 def place_ends(model: Any, fell: Tensor, theta: Tensor, loss: Tensor) -> Tensor:
-    """Move rows that fell below the plateau to their ends, in place; a mask of the moved, (n,)."""
+    """Move rows that fell below the plateau to their ends, in place; return a mask of the moved.
+
+    ``fell`` (n,) says which did; ``theta`` (n, 2) and ``loss`` (n,) are changed.
+    """
     known = torch.zeros_like(fell)
     for side, end in induction_landscape(model).ends.items():
         here = fell & (theta[:, 1].sign() == side)

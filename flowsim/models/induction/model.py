@@ -88,9 +88,11 @@ class InductionModel(RecordedModel):
         return f"InductionModel(length={self.length}, prior={type(self.prior).__name__})"
 
     def options(self) -> dict[str, Any]:
+        """Return the length T, by name."""
         return {"length": self.length}
 
     def attributes(self) -> dict[str, Any]:
+        """Return attributes of a record, with the law of kernels."""
         usual = self.prior.settings() == DIRICHLET.settings()
         return {**super().attributes(), "prior": "dirichlet" if usual else repr(self.prior)}
 
@@ -112,10 +114,11 @@ class InductionModel(RecordedModel):
 
     @property
     def plane(self) -> InductionPlane:
+        """The plane (α, β)."""
         return InductionPlane(self)
 
     def end_losses(self) -> EndLosses | None:
-        """The lower end and the plateau; None where no end is known."""
+        """Return the losses of the lower end and of the plateau; None where no end is known."""
         found = induction_landscape(self)
         if not found.ends:
             return None
@@ -128,7 +131,10 @@ class InductionModel(RecordedModel):
 
     @accepts_theta
     def classify(self, theta: Tensor, decisive: bool = False) -> Tensor:
-        """Saddles by their curvature; the minima are at no finite place that rows start at."""
+        """Label critical points (n, 2): SADDLE by their curvature, else UNRESOLVED, int8 (n,).
+
+        The minima are at no finite place that rows start at.
+        """
         values = torch.linalg.eigvalsh(self.hessian(theta))
         falls = values[:, 0] < -1e-9 * values.abs().amax(dim=-1)
         return torch.where(falls, Label.SADDLE, Label.UNRESOLVED).to(torch.int8)
@@ -141,6 +147,7 @@ class InductionModel(RecordedModel):
     loss, gradient, hessian = autograd.loss, autograd.gradient, autograd.hessian
 
     def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
+        """Return the "loss" (...), "gradient" (..., 2) or "hessian" (..., 2, 2) at θ (..., 2)."""
         theta = theta.detach()
         share = theta[..., 0].double().sigmoid()
         if quantity == "loss":
@@ -155,7 +162,7 @@ class InductionModel(RecordedModel):
         return torch.stack([by_aa, mixed, mixed, by_bb], dim=-1).unflatten(-1, (2, 2))
 
     def label_of_point(self, theta: Tensor) -> Tensor:
-        """Labels of rows (n, 2) whose loss is close to that of their side's end, int8 (n,)."""
+        """Label rows (n, 2) whose loss is close to that of their side's end, int8 (n,)."""
         landscape, loss = induction_landscape(self), self.loss(theta)
         label = torch.full_like(loss, Label.UNRESOLVED, dtype=torch.int8)
         for side, end in landscape.ends.items():
@@ -166,15 +173,16 @@ class InductionModel(RecordedModel):
         return label
 
     def flow(self) -> SwitchingSolver:
+        """Return the solver of the rows engine."""
         return SwitchingSolver(self, compiled_model_of(self))
 
     def by_share(self, share: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """L, ∂L/∂s and ∂L/∂β at shares s in [0, 1], its ends included; all of one shape."""
+        """Return L, ∂L/∂s and ∂L/∂β at shares s in [0, 1], its ends included; all of one shape."""
         loss, along_share, along_beta = self._derivatives(share, beta, 3)
         return loss, along_share, along_beta
 
     def _derivatives(self, share: Tensor, beta: Tensor, count: int) -> list[Tensor]:
-        """L and its first or first and second derivatives: 3 or 6 tensors of the shares' shape."""
+        """Return L and its first (3 tensors) or also second derivatives (6), shape of ``share``."""
         flat = [x.detach().reshape(-1).double().cpu().numpy() for x in (share, beta)]
         found = np.empty((count, len(flat[0])))
         write_losses_and_derivatives(*self.terms, *flat, found)
@@ -182,7 +190,7 @@ class InductionModel(RecordedModel):
 
 
 def _sequence_classes(prior: Prior, length: int) -> tuple[SequenceClasses, float]:
-    """The classes of sequences of 2 … T symbols, seen from their last symbol, and Bayes's loss."""
+    """Return the classes of sequences of 2 … T symbols by their last symbol, and Bayes's loss."""
     rows, bayes = [], 0.0
     for n, classes in enumerate(count_classes(prior, length), 1):
         if n == 1:

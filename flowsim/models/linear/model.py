@@ -17,7 +17,10 @@ class LinearPlane(AttentionPlane):
     """(w, e) with a held."""
 
     def separatrix(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
-        """An orbit changes side where e² passes 2(1 + a)², or the level of the saddle's energy."""
+        """Return the e ≥ 0 of the basins' boundary above each w, NaN where none is.
+
+        An orbit changes side where e² passes 2(1 + a)², or the level of the saddle's energy.
+        """
         if self.model.dynamic_bias:
             return super().separatrix(x, fixed)
         share = 1 + fixed.get("a", 0.0)
@@ -27,6 +30,7 @@ class LinearPlane(AttentionPlane):
         return torch.where(trapping, level.sqrt(), torch.nan)
 
     def minima(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
+        """Return the e ≥ 0 of minima above each w: e² = Δ*/((1 + a)(1 + 2w|w|)); else NaN."""
         if "b" in fixed:
             return torch.full_like(x, torch.nan)
         gain = (1 + fixed.get("a", 0.0)) * feed_forward_gain(x)
@@ -59,24 +63,31 @@ class LinearAttentionModel(BinaryGapModel):
     keeps_sign = (True, True, False)
 
     def _remark(self) -> str:
+        """Return no remark: the title says all."""
         return ""
 
     def logit_gap(self, theta: Tensor) -> Tensor:
+        """Return Δ = e²(1 + a)(1 + 2w|w|), shape (...)."""
         e, w, a = theta[..., 0], theta[..., 1], theta[..., 2]
         return e * e * (1.0 + a) * feed_forward_gain(w)
 
     def logit_gap_gradient(self, theta: Tensor) -> Tensor:
+        """Return ∇Δ by (e, w, a), shape (..., 3)."""
         e, w, a = theta[..., 0], theta[..., 1], theta[..., 2]
         gain, share, squared = feed_forward_gain(w), 1.0 + a, e * e
         along_w = 4.0 * w.abs() * squared * share
         return torch.stack([2.0 * e * share * gain, along_w, squared * gain], dim=-1)
 
     def offset(self, theta: Tensor) -> Tensor:
-        """The logit after a zero: for a < −1 it is the zero that opens the ReLU."""
+        """Return c(θ), the logit after a zero without the bias, shape (...).
+
+        For a < −1 it is the zero that opens the ReLU.
+        """
         e, w, a = theta[..., 0], theta[..., 1], theta[..., 2]
         return -e.square() * (1 + a) / 2 * self._opened(w, a)
 
     def offset_gradient(self, theta: Tensor) -> Tensor:
+        """Return ∇c by (e, w, a), shape (..., 3)."""
         e, w, a = theta[..., 0], theta[..., 1], theta[..., 2]
         opened, squared = self._opened(w, a), e.square()
         along_w = torch.where(a < -1, -squared * (1 + a) * 4 * w.abs(), 0.0)
@@ -84,15 +95,17 @@ class LinearAttentionModel(BinaryGapModel):
 
     @staticmethod
     def _opened(w: Tensor, a: Tensor) -> Tensor:
-        """1 + 4w|w| where a zero opens the ReLU, 1 elsewhere."""
+        """Return 1 + 4w|w| where a zero opens the ReLU, 1 elsewhere."""
         return torch.where(a < -1, 1 + 4 * w * w.abs(), 1.0)
 
     def flow(self) -> Any:
+        """Return the solver in the logit gap; None if the bias is a coordinate."""
         from flowsim.models.linear.compiled import HOOKS
 
         return self._solver(LinearAttentionModel, HOOKS)
 
     def conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
+        """Return both conserved energies by name, each (...); none if the bias is a coordinate."""
         if self.dynamic_bias:
             return {}
         attention = theta[..., 0].square() - 2 * (1 + theta[..., 2]).square()
@@ -100,6 +113,7 @@ class LinearAttentionModel(BinaryGapModel):
 
     @property
     def plane(self) -> LinearPlane:
+        """The plane (w, e) with a held, and the space (w, e, a)."""
         return LinearPlane(self)
 
     def basin(self, theta: Tensor) -> Tensor | None:

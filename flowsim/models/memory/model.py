@@ -145,26 +145,30 @@ class MemoryModel(RecordedModel):
 
     @property
     def plane(self) -> MemoryPlane:
+        """The plane (α, v)."""
         return MemoryPlane(self)
 
     def kappa(self, theta: Tensor) -> Tensor:
-        """κ, the decay of the memory, (...)."""
+        """Return κ, the decay of the memory, shape (...)."""
         return DECAYS[self.decay](theta[..., 3])
 
     def options(self) -> dict[str, Any]:
+        """Return all arguments of the model, by name."""
         names = ("p", "flip", "states", "length", "hidden_per_state", "decay")
         return {name: getattr(self, name) for name in names}
 
     def flow(self) -> RosenbrockSolver:
-        """The solver for any loss, each of whose starts takes four times as long as elsewhere."""
+        """Return the solver for any loss; a start takes four times as long as elsewhere."""
         return RosenbrockSolver(self, SolverDefaults(cost=4e-3, count_kinks=self.states > 2))
 
     loss, gradient, hessian = autograd.loss, autograd.gradient, autograd.hessian
 
     def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
+        """Return the "loss" (...), "gradient" (..., 4) or "hessian" (..., 4, 4) at θ (..., 4)."""
         axes = autograd.QUANTITIES.index(quantity)
 
         def fill(rows: np.ndarray, found: np.ndarray) -> None:
+            """Write the quantity at ``rows`` (n, 4) to ``found`` (n, 1, 4 or 16)."""
             sum_words(
                 axes, rows, self.decay == "signed", self.states, self.hidden_per_state,
                 self.length, self._chances, self._laws, found,
@@ -175,7 +179,7 @@ class MemoryModel(RecordedModel):
 
 @lru_cache(maxsize=32)
 def hidden_symmetric(states: int, p: float, flip: float) -> HiddenMarkovProcess:
-    """S hidden states left with chance p, each with a symbol of its own and another one by ε.
+    """Return S hidden states left with chance p, each with a symbol of its own and another by ε.
 
     Flips with p = q are S = 2, and Mess3(x, a) is S = 3 with p = 2x, ε = 1 − a.
     """
@@ -190,9 +194,10 @@ def hidden_symmetric(states: int, p: float, flip: float) -> HiddenMarkovProcess:
 def words_by_length(
     states: int, p: float, flip: float, length: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Chances and next laws of all words of n = 1 … N symbols that begin with 0.
+    """Return chances and next laws of all words of n symbols that begin with 0, for n = 1 … N.
 
-    These stand for all words by symmetry. Chances are times S, (S^(n−1),), laws (S^(n−1), S).
+    These stand for all words by symmetry. Chances are times S, (S^(n−1),); the laws of the next
+    symbol are (S^(n−1), S).
     """
     if states ** (length - 1) > MAX_WORDS:
         raise InputError(

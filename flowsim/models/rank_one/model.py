@@ -100,22 +100,26 @@ class RankOneModel(OnChain):
 
     @property
     def plane(self) -> RankOnePlane:
+        """The plane (w, e) of canonical coordinates."""
         return RankOnePlane(self)
 
     def options(self) -> dict[str, Any]:
+        """Return N and whether there is attention and weights are tied, by name."""
         return {"length": self.length, "attention": self.attention, "tied": self.tied}
 
     def attributes(self) -> dict[str, Any]:
+        """Return attributes of a record; with attention also the width of the rounded ReLU."""
         rounded = {"relu_width": RELU_WIDTH} if self.attention else {}
         return {**super().attributes(), **rounded}
 
     loss, gradient = autograd.loss, autograd.gradient
 
     def excess(self, theta: Tensor) -> Tensor:
+        """Return the loss above the entropy rate at θ, shape (...), without cancellation."""
         return self.by_rows(theta, "excess")
 
     def hessian(self, theta: Tensor) -> Tensor:
-        """∂²L shape (..., k, k), without the jumps at ReLU kinks.
+        """Return ∂²L at θ, shape (..., k, k), without the jumps at ReLU kinks.
 
         With attention, at e = ρ = 0, where all kinks meet: of the side with all units open or, for
         p + q < 1, closed. Where the loss falls to neither of these sides, it falls nowhere.
@@ -147,6 +151,10 @@ class RankOneModel(OnChain):
         return self.by_rows(theta, "stiffness")
 
     def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
+        """Return the quantity of that name at θ (..., k): a number, vector or matrix for each θ.
+
+        ``quantity`` is "loss", "excess", "bias", "gap", "gradient", "hessian" or "stiffness".
+        """
         if quantity == "loss":
             return self.chain.entropy_rate + self.by_rows(theta, "excess")
         if quantity in ("bias", "gap"):
@@ -159,6 +167,7 @@ class RankOneModel(OnChain):
                 symbol, weights = np.array([0, 1]), np.array(self.chain.stationary)[:, None]
 
             def combine(rows: np.ndarray, found: np.ndarray) -> None:
+                """Write the optimal bias or the gap of ``rows`` (n, k) to ``found`` (n, 1)."""
                 part, logits = rows.copy(), np.empty((len(rows), len(symbol)))
                 part[:, self.coordinates.index("b")] = 0.0
                 self._fill(LOGITS, part, logits)
@@ -186,12 +195,13 @@ class RankOneModel(OnChain):
 
     @cached_property
     def _exact(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """The compiled formula's constants, with the ReLU itself."""
+        """The arrays ``reals``, ``ints`` and the length of memory for the exact ReLU."""
         if self.attention:
             return attention_constants(self.chain, self.length, self.tied, width=0.0)
         return plain_constants(self)
 
     def conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
+        """Return what the flow conserves at θ by name, each of shape (...)."""
         part = self.point(theta)
         found = {"feed_forward_balance": part.w1.square() - part.w2.square()}
         if self.attention:
@@ -233,19 +243,19 @@ class RankOneModel(OnChain):
         return lifted
 
     def point(self, theta: Tensor) -> RankOnePoint:
-        """The point at θ of shape (..., k) by names, with all N positions."""
+        """Return the point at θ (..., k), with coordinates by name and all N positions."""
         return RankOnePoint.from_coordinates(theta, self.length, self.attention, self.tied)
 
     @accepts_theta
     def to_canonical(self, theta: Tensor) -> Tensor:
-        """(e, w) or (e, w, a) with w|w| = w₁w₂ and a = o v, shape (..., 2 or 3).
+        """Return (e, w) or (e, w, a) with w|w| = w₁w₂ and a = o v, shape (..., 2 or 3).
 
         Inverts :meth:`from_canonical` on its image, up to b; elsewhere it is a projection.
         """
         return self.point(theta).to_canonical()[..., : 2 + self.attention]
 
     def classify(self, theta: Tensor, decisive: bool = False) -> Tensor | None:
-        """Labels of critical points (n, k), int8, by their loss and by what is around them.
+        """Label critical points (n, k), int8 (n,), by their loss and by what is around them.
 
         A tied point at h(π₁) has h(π₁) + π₀π₁(p + q − 1)·slope·e² next to it, slope
         being that of the units there: 1 if closed, 1 + 4w₁w₂ if open, both next to ρ = 0. Untied
@@ -267,11 +277,15 @@ class RankOneModel(OnChain):
         return torch.where(lowest, Label.GLOBAL_MINIMUM, label).to(torch.int8)
 
     def training_rule(self) -> Any:
-        """Steps of the full transformer from lifted weights; None for another loss."""
+        """Return the class that trains this model; None if a derived class changed the loss.
+
+        It takes the steps of the full transformer from lifted weights; see ``training.rule``.
+        """
         from flowsim.models.rank_one.training.reduced import ReducedTraining
 
         return ReducedTraining if keeps_formulas_of(type(self), RankOneModel) else None
 
     def flow(self) -> SwitchingSolver:
+        """Return the solver of the rows engine."""
         build = attention_rows.compiled_model_of if self.attention else rows.compiled_model_of
         return SwitchingSolver(self, build(self))

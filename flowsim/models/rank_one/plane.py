@@ -42,21 +42,24 @@ class RankOnePlane(AttentionPlane):
         )
 
     def embed(self, values: Mapping[str, Tensor]) -> Tensor:
+        """Return the lift (..., k) of canonical coordinates, b being the best unless given."""
         zero = torch.zeros_like(values["e"])
         names = [*self.defaults.starts[0], *(["b"] if "b" in values else [])]
         columns = [values.get(name, zero).expand_as(zero) for name in names]
         return self.model.from_canonical(torch.stack(columns, dim=-1))
 
     def project(self, theta: Tensor) -> Tensor:
+        """Return the canonical coordinates of θ, shape (..., 2 or 3)."""
         return self.model.to_canonical(theta)
 
     def separatrix(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
+        """Return the e ≥ 0 of the canonical basin's boundary above each w; NaN where none is."""
         if self.model.attention or "b" in fixed:
             return super().separatrix(x, fixed)
         return separatrix(self.model.chain, x)
 
     def axis_kinds(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor | None:
-        """The kind of the lifts of (0, w) in the tied model without attention.
+        """Return the kinds of the lifts of (0, w) in the tied model without attention, else None.
 
         Near such a point, with e and ρ small and w₁w₂ = w|w| as lifted, the logit gap is
         Δ = e(e + 4w₂[ReLU(w₁(e + ρ)) − ReLU(w₁ρ)]): homogeneous, and over all ρ it takes every
@@ -74,5 +77,6 @@ class RankOnePlane(AttentionPlane):
         return torch.where(x > -0.5, other, CriticalPoint.SADDLE).to(torch.int8)
 
     def saddles(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
+        """Return the w of the saddle on e = 0, −1/2, if it is inside the window of x; else none."""
         inside = bool(x[0] < -0.5 < x[-1]) and self.model.chain.second_eigenvalue != 0
         return x.new_tensor([-0.5]) if inside else x[:0]

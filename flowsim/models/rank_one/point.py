@@ -86,7 +86,7 @@ class RankOnePoint:
         return cls(e, rho, opens * w.abs(), opens * w, a.sign() * root, root, b, e)
 
     def to_canonical(self) -> Tensor:
-        """(e, w, a), shape (..., 3): e = ε, w = sign(w₁w₂) √|w₁w₂|, a = o v.
+        """Return (e, w, a), shape (..., 3): e = ε, w = sign(w₁w₂) √|w₁w₂|, a = o v.
 
         w₁w₂ = w|w| is all that the logits see of w₁ and w₂ while the sign of w₁ stays that of ε.
         """
@@ -97,9 +97,10 @@ class RankOnePoint:
     def from_coordinates(
         cls, theta: Tensor, length: int, attention: bool, tied: bool
     ) -> RankOnePoint:
-        """The point at coordinates (e, ρ …, w₁, w₂[, o, v], b[, c]) of ``RankOneModel``, (..., k).
+        """Return the point at coordinates θ (..., k) of a ``RankOneModel``.
 
-        Without attention there is one ρ, which all N positions share.
+        They are (e, ρ …, w₁, w₂[, o, v], b[, c]). Without attention there is one ρ, which all N
+        positions share.
         """
         count = length if attention else 1
         rho = theta[..., 1 : 1 + count].expand(*theta.shape[:-1], length)
@@ -110,14 +111,17 @@ class RankOnePoint:
         return cls(eps, rho, w1, w2, o, v, b, eps if tied else rest[-1])
 
     def to_coordinates(self, attention: bool, tied: bool) -> Tensor:
-        """The inverse of ``from_coordinates``; without attention with the mean of the positions."""
+        """Return θ (..., k) of a ``RankOneModel``, the inverse of ``from_coordinates``.
+
+        Without attention ρ is the mean of the positions.
+        """
         rho = self.rho if attention else self.rho.mean(-1, keepdim=True)
         layer = [self.o, self.v] if attention else []
         tail = [self.w1, self.w2, *layer, self.b, *([] if tied else [self.c])]
         return torch.cat([self.eps.unsqueeze(-1), rho, torch.stack(tail, -1)], dim=-1)
 
     def standard(self) -> RankOnePoint:
-        """The same weights with the sign of β fixed: v ≥ 0, so that o carries the sign of a.
+        """Return the same weights with the sign of β fixed: v ≥ 0, so that o carries the sign of a.
 
         For |v| ≤ 1e-12 |o|, v counts as zero and o ≥ 0.
         """

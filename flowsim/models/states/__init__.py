@@ -38,9 +38,11 @@ class States(Arguments):
     length: int = replace(LENGTH, requires="attention").field()
 
     def chain(self) -> SymmetricChain:
+        """Return the symmetric chain."""
         return SymmetricChain(self.states, self.p)
 
     def build(self) -> Model:
+        """Return the model of the plane, or with attention the one of (e, w, v)."""
         chain, m = self.chain(), self.hidden_per_state
         attends = "flowsim.models.states.attention:StatesAttentionModel"
         model: Model = (

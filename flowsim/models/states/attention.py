@@ -73,38 +73,48 @@ class StatesAttentionModel(OnChain):
 
     @property
     def plane(self) -> StatesPlane:
+        """The plane (w, e) with v held."""
         plane = self.without_attention
         return StatesPlane(self, *plane.to_canonical, plane.gap_factor)
 
     def integral(self) -> Integral:
-        """The probability in the plane v = 0, for comparison."""
+        """Return the integral over the basin in the plane v = 0, for comparison."""
         return self.without_attention.integral()._replace(energy=None, of="plane $v$ = 0")
 
     def options(self) -> dict[str, Any]:
+        """Return S, m, N and that there is attention, by name."""
         attends = {"attention": True, "length": self.length}
         return {**self.without_attention.options(), **attends}
 
     def _remark(self) -> str:
+        """Return no remark."""
         return ""
 
     def loss(self, theta: Tensor) -> Tensor:
+        """Return the expected cross-entropy in nats at θ, shape (...)."""
         return self.chain.entropy_rate + self.excess(theta)
 
     def gradient(self, theta: Tensor) -> Tensor:
-        """∇L, shape of θ. With δ_t = softmax(z)_t − P(x_n, t) and sums over t and the law,
+        """Return ∇L, shape of θ.
 
+        With δ_t = softmax(z)_t − P(x_n, t) and sums over t and the law,
         ∂L/∂A = Σ δ u, ∂L/∂B = Σ δ ReLU(u), ∂L/∂a = Σ δ (f − 1/S)(A + B 1{u > 0}).
         """
         return self._by_chunks(theta, self._gradient)
 
     def _by_chunks(self, theta: Tensor, quantity: Callable[[Tensor], Tensor]) -> Tensor:
+        """Apply a quantity of rows (n, 3) to θ (..., 3), in chunks that fit the memory."""
         rows = theta.reshape(-1, 3).double()
         most = max(1, _CHUNK // self.distribution.share.size)
         found = torch.cat([quantity(part) for part in rows.split(most)]) if len(rows) else rows
         return found.reshape((*theta.shape[:-1], *found.shape[1:]))
 
     def _logit_terms(self, rows: Tensor) -> tuple[Tensor, ...]:
-        """A, B (n, 1, 1); u, f − 1/S (n, C, T); logits; the law's weight, multiplicity, target."""
+        """Return what logits are made of, for n rows, C classes of pasts and T groups of states.
+
+        A, B (n, 1, 1); u, f − 1/S and the logits (n, C, T); then the law's weight (C,), the
+        multiplicity (C, T) and the target of one state of a group (C, T).
+        """
         e, w, v = rows[:, :, None, None].unbind(1)
         weight, share, multiplicity = (
             torch.as_tensor(part, device=rows.device) for part in self.distribution
@@ -122,7 +132,7 @@ class StatesAttentionModel(OnChain):
         return big_a, big_b, u, beyond, logits, weight, multiplicity, target
 
     def excess(self, theta: Tensor) -> Tensor:
-        """The loss above the entropy rate, (...): a mean of relative entropies.
+        """Return the loss above the entropy rate, (...): a mean of relative entropies.
 
         With d = z − log t, whose mean by the target t is taken off, a relative entropy is
         log(1 + Σ t (exp(d) − 1 − d)), where nothing cancels next to d = 0.
@@ -132,13 +142,14 @@ class StatesAttentionModel(OnChain):
     def _beyond_target(
         self, logits: Tensor, target: Tensor, multiplicity: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """z − log t less its mean by the target t, and whether it is at most 1 in size."""
+        """Return z − log t less its mean by t, (n, C, T), and whether it is in [−1, 1], (n, C)."""
         beyond = logits.clone()
         beyond[..., 0] -= self.chain.target_logit_gap
         beyond -= (target * beyond).sum(-1, keepdim=True)
         return beyond, torch.where(multiplicity > 0, beyond.abs(), 0.0).amax(-1) <= 1.0
 
     def _excess(self, rows: Tensor) -> Tensor:
+        """Return the loss above the entropy rate of rows (n, 3), shape (n,)."""
         *_, logits, weight, multiplicity, target = self._logit_terms(rows)
         target = multiplicity * target
         beyond, small = self._beyond_target(logits, target, multiplicity)
@@ -152,6 +163,7 @@ class StatesAttentionModel(OnChain):
         return (torch.where(small, close, far) * weight).sum(-1)
 
     def _gradient(self, rows: Tensor) -> Tensor:
+        """Return ∇L of rows (n, 3), shape (n, 3)."""
         big_a, big_b, u, beyond, logits, weight, multiplicity, target = self._logit_terms(rows)
         target = multiplicity * target
         chance = torch.softmax(

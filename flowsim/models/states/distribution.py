@@ -35,11 +35,11 @@ class ShareLaw(NamedTuple):
 
 @lru_cache(maxsize=8)
 def share_law(chain: SymmetricChain, length: int) -> ShareLaw:
-    """The law for n = 1 … N of a stationary symmetric chain, by recursion in n.
+    """Return the law of the shares for n = 1 … N of a stationary symmetric chain.
 
-    From own count k_0 and other counts k: with 1 − p to k_0 + 1; with p/(S − 1) to each other
-    state, whose count, one more, becomes the own one. All terms are positive. InputError for
-    another N than an integer of at least 1, or more than 50 000 classes. Source:
+    By recursion in n, from own count k_0 and other counts k: with 1 − p to k_0 + 1; with p/(S − 1)
+    to each other state, whose count, one more, becomes the own one. All terms are positive.
+    InputError for another N than an integer of at least 1, or more than 50 000 classes. Source:
     docs/derivations/20.md.
     """
     length = check_length(length, 0)
@@ -76,6 +76,7 @@ def share_law(chain: SymmetricChain, length: int) -> ShareLaw:
 
 
 def _too_many(chain: SymmetricChain, length: int) -> InputError:
+    """Return the error for more classes than are handled."""
     return InputError(
         f"{chain.states} states have more than {MOST_CLASSES:,} different pasts of up to "
         f"{length} symbols: choose a smaller length"
@@ -83,7 +84,10 @@ def _too_many(chain: SymmetricChain, length: int) -> InputError:
 
 
 def next_law(chain: SymmetricChain, now: dict[_Counts, float], others: int) -> dict[_Counts, float]:
-    """The law one position later. Of states never seen only as many are listed as can matter."""
+    """Return the probabilities of (own count, other counts) one position later than ``now``.
+
+    Of states never seen only as many are listed as can matter.
+    """
     after: dict[_Counts, float] = {}
     for (own, rest), weight in now.items():
         stays = own + 1, rest

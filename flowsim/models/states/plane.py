@@ -39,11 +39,13 @@ class StatesPlane(ChainPlane):
         self.per_e, self.per_w, self.gap_factor = per_e, per_w, gap_factor
 
     def separatrix(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
+        """Return the e ≥ 0 of the basins' boundary above each w; NaN where none is known."""
         if self.model.attention:
             return super().separatrix(x, fixed)
         return separatrix(self.model.chain, self.per_w * x) / self.per_e
 
     def minima(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
+        """Return the e ≥ 0 of the global minima above each w; NaN where none is known."""
         if fixed.get("v"):
             return torch.full_like(x, torch.nan)
         found = minima_curve(self.model.chain, self.per_w * x)
@@ -96,18 +98,19 @@ class StatesModel(GapModel):
         return f"StatesModel({chain!r}, hidden_per_state={self.hidden_per_state})"
 
     def options(self) -> dict[str, Any]:
+        """Return S, m and that there is no attention, by name."""
         m = self.hidden_per_state
         return {"states": self.chain.states, "hidden_per_state": m, "attention": False}
 
     def _remark(self) -> str:
-        """Full training never leaves the plane; below the threshold noise opens its trap."""
+        """Return the remark that the plane is exact; with a trap, also that noise opens it."""
         exact = "(exact: full training with $S$ logits never leaves this plane)"
         opens = f"\n(at $p$ = {self.chain.p:g} any noise off the plane frees the trapped starts)"
         return exact + opens * (self.chain.second_eigenvalue > 0)
 
     @property
     def params(self) -> tuple[float, ...]:
-        """Δ* over ``gap_factor``, p, S."""
+        """The arguments of the compiled ℓ: Δ* over ``gap_factor``, p, S."""
         target = self.chain.target_logit_gap / self.gap_factor
         return target, self.chain.p, float(self.chain.states)
 
@@ -123,13 +126,15 @@ class StatesModel(GapModel):
 
     @property
     def plane(self) -> StatesPlane:
+        """The plane (w, e)."""
         return StatesPlane(self, *self.to_canonical, self.gap_factor)
 
     def basin(self, theta: Tensor) -> Tensor:
-        """The canonical model's basin, in canonical coordinates."""
+        """Return whether starts reach the global minima, by the canonical basin, bool (...)."""
         return reaches_global_minimum(self.chain, self.canonical(theta))
 
     def integral(self) -> Integral:
+        """Return the basin's integral over Gaussian starts, and the energy that decides it."""
         per_e, per_w = self.to_canonical
         found = canonical_integral(self.chain, per_e, per_w / per_e)
         return found._replace(
@@ -137,44 +142,52 @@ class StatesModel(GapModel):
         )
 
     def logit_gap(self, theta: Tensor) -> Tensor:
+        """Return Δ = (S/(S − 1)) e² (1 + m w|w|), shape (...)."""
         return self.gap_factor / 4 * theta[..., 0].square() * self._gain(theta)
 
     def logit_gap_gradient(self, theta: Tensor) -> Tensor:
+        """Return ∇Δ by (e, w), shape (..., 2)."""
         e, w = theta[..., 0], theta[..., 1]
         along_w = self.hidden_per_state * w.abs() * e * e
         return self.gap_factor / 2 * torch.stack([e * self._gain(theta), along_w], dim=-1)
 
     def loss_at(self, gap: Tensor) -> Tensor:
-        """ℓ(Δ) as a sum of terms that are not negative."""
+        """Return ℓ(Δ) in nats, shape of Δ, as a sum of terms that are not negative."""
         others = math.log(self.chain.states - 1)
         stays, moves = -logsigmoid(gap - others), others - logsigmoid(others - gap)
         return (1 - self.chain.p) * stays + self.chain.p * moves
 
     def excess(self, theta: Tensor) -> Tensor:
-        """The loss above the entropy rate, (...): the relative entropy of staying and moving."""
+        """Return the loss above the entropy rate, (...), a relative entropy of two chances."""
         beyond = self.logit_gap(theta) - self.chain.target_logit_gap
         return relative_entropy(beyond, 1 - self.chain.p, self.chain.p)
 
     def slope_at(self, gap: Tensor) -> Tensor:
-        """ℓ′(Δ) = σ(Δ − log(S − 1)) − (1 − p) = p(1 − p)(x − 1)/((1 − p)x + p), log x = Δ − Δ*."""
+        """Return ℓ′(Δ) = σ(Δ − log(S − 1)) − (1 − p), shape of Δ.
+
+        As p(1 − p)(x − 1)/((1 − p)x + p), log x = Δ − Δ*.
+        """
         p, beyond = self.chain.p, (gap - self.chain.target_logit_gap).clamp(-600.0, 600.0)
         return p * (1 - p) * beyond.expm1() / ((1 - p) * beyond.exp() + p)
 
     def canonical(self, theta: Tensor) -> Tensor:
-        """(E, W), shape of θ."""
+        """Return the canonical coordinates (E, W) of θ, shape of θ."""
         return theta * torch.tensor(self.to_canonical, dtype=theta.dtype, device=theta.device)
 
     def _gain(self, theta: Tensor) -> Tensor:
+        """Return 1 + m w|w|, by which the hidden units multiply the logit gap, shape (...)."""
         w = theta[..., 1]
         return 1 + self.hidden_per_state * w * w.abs()
 
     def flow(self) -> Any:
+        """Return the solver in the logit gap, in canonical coordinates and their slower time."""
         from flowsim.models.states.compiled import HOOKS
 
         slower = 4.0 * self.chain.states
         return self._solver(StatesModel, HOOKS, scale=self.to_canonical, time=slower)
 
     def conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
+        """Return the energy of θ by name, shape (...)."""
         w = theta[..., 1]
         constant = 2 * math.log(2) * torch.sign(w)  # log|W| = log|ω| − ½ log 2
         return {"energy": 4 * energy(self.canonical(theta)) - constant}

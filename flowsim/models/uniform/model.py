@@ -73,16 +73,19 @@ class UniformAttentionModel(OnChain):
 
     @property
     def plane(self) -> AttentionPlane:
+        """The plane (w, e) with a held, and the space (w, e, a)."""
         plane = AttentionPlane(self)
         plane.slow_line = True
         return plane
 
     def options(self) -> dict[str, Any]:
+        """Return the length N and the kind of bias, by name."""
         return {"length": self.length, "bias": "dynamic" if self.dynamic_bias else "optimal"}
 
     loss, gradient, hessian = autograd.loss, autograd.gradient, autograd.hessian
 
     def excess(self, theta: Tensor) -> Tensor:
+        """Return the loss above the entropy rate at θ, shape (...), without cancellation."""
         return self.by_rows(theta, "excess")
 
     def optimal_bias(self, theta: Tensor) -> Tensor:
@@ -105,19 +108,26 @@ class UniformAttentionModel(OnChain):
         return self.by_rows(theta, "gap")
 
     def flow(self) -> SwitchingSolver:
+        """Return the solver of the rows engine."""
         return SwitchingSolver(self, compiled_model_of(self._table()))
 
     def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
+        """Return the quantity of that name at θ (..., k): a number, vector or matrix for each θ.
+
+        ``quantity`` is "loss" or one of ``values.QUANTITIES``.
+        """
         if quantity == "loss":
             return self.chain.entropy_rate + self.by_rows(theta, "excess")
         what, axes = QUANTITIES[quantity]
         table = self._table()
 
         def fill(rows: np.ndarray, found: np.ndarray) -> None:
+            """Write the quantity at ``rows`` (n, k) to ``found``; add levels that are lacking."""
             while (status := values_of(what, rows, table.reals, table.ints, found)) > 0:
                 table.add(status - 1)
 
         return autograd.evaluate_rows(theta, axes, fill)
 
     def _table(self) -> LawTable:
+        """Return the law of the running mean as compiled functions read it."""
         return law_table(self.chain, self.length, self.dynamic_bias, self.compress)

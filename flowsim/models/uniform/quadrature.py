@@ -73,13 +73,16 @@ class GaussTree:
             self._set_rules(rows, *self._of_children(rows))
 
     def _of_children(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The nodes and weights of the two halves of each bin, shape (bins, 16)."""
+        """Return the nodes and weights of the two halves of each bin, both of shape (bins, 16)."""
         halves = np.stack([2 * rows + 1, 2 * rows + 2], axis=1)
         shape = (len(rows), 2 * ORDER)
         return self.node[halves].reshape(shape), self.weight[halves].reshape(shape)
 
     def _set_rules(self, rows: np.ndarray, m: np.ndarray, weight: np.ndarray) -> None:
-        """Gauss rules of the measures (m, weight), or the measures themselves if 8 points do."""
+        """Write Gauss rules of the measures (m, weight) to these rows of ``node`` and ``weight``.
+
+        The measures themselves if 8 points do.
+        """
         points = (weight > 0).sum(axis=1)
         few, many = points <= ORDER, points > ORDER
         first = np.argsort(weight[few] == 0, axis=1, kind="stable")[:, :ORDER]
@@ -96,7 +99,7 @@ class GaussTree:
             self.weight[rows[many]] = total[:, None] * vector[:, 0] ** 2
 
     def bins(self, kappa: float) -> tuple[np.ndarray, np.ndarray]:
-        """The widest bins whose rules integrate σ(κ(m − c)) for every c: their (levels, indices).
+        """Return levels and indices of the widest bins whose rules integrate σ(κ(m − c)) for all c.
 
         Starting from the leaves, two halves are merged where the rule of the whole differs from
         theirs by at most 1e-14 for 24 values of c; it always does below a width of 1/κ, where the
@@ -122,7 +125,7 @@ class GaussTree:
         return np.concatenate(levels), np.concatenate(indices)
 
     def rule(self, kappa: float) -> Rule:
-        """Nodes for integrands of slope at most κ ≤ 2^depth."""
+        """Return the nodes for integrands of slope at most κ ≤ 2^depth."""
         levels, indices = self.bins(kappa)
         rows = 2**levels - 1 + indices
         used = self.weight[rows] > NEGLIGIBLE
@@ -138,7 +141,7 @@ class GaussTree:
 
 
 def single_rule(distribution: Atoms, kappa: float) -> Atoms:
-    """One Gauss rule for all of [−½, ½] that integrates σ(κ(m − c)).
+    """Return one Gauss rule for all of [−½, ½] that integrates σ(κ(m − c)).
 
     The smallest of a ladder of sizes with an error of at most 1e-14 for every c; the law itself
     where none is much smaller.
@@ -162,7 +165,7 @@ def single_rule(distribution: Atoms, kappa: float) -> Atoms:
 
 
 def sigmoid_means(distribution: Atoms, kappa: float, c: np.ndarray) -> np.ndarray:
-    """Σ weight σ(κ(m − c)) for nodes of shape (bins, J) and c of shape (bins, C), as (bins, C)."""
+    """Return Σ weight σ(κ(m − c)), shape (bins, C), for nodes (bins, J) and c (bins, C)."""
     values = expit(kappa * (distribution.m[:, None, :] - c[:, :, None]))
     return np.einsum("bcj,bj->bc", values, distribution.weight)
 
@@ -170,7 +173,9 @@ def sigmoid_means(distribution: Atoms, kappa: float, c: np.ndarray) -> np.ndarra
 def lanczos(
     m: np.ndarray, weight: np.ndarray, order: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Recurrence coefficients of polynomials orthogonal to discrete measures (measures, points).
+    """Return recurrence coefficients of the orthogonal polynomials of discrete measures.
+
+    Points ``m`` and ``weight`` have shape (measures, points).
 
     Lanczos' method with full reorthogonalisation, twice; a measure of fewer than K = ``order``
     points ends with coefficients zero. Diagonal (measures, K) and off-diagonal (measures, K − 1) of

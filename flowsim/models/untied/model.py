@@ -17,14 +17,17 @@ class UntiedPlane(ChainPlane):
     """(w, e); the points e = 0 move unless u = 0."""
 
     def mirrored(self, fixed: Mapping[str, float]) -> bool:
+        """Return whether −e mirrors e: unless u is fixed."""
         return "u" not in fixed
 
     def minima(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor:
+        """Return the e of the minima above each w, Δ*/(u (1 + 2w|w|)) if u alone is fixed."""
         if "u" not in fixed or "b" in fixed:
             return super().minima(x, fixed)
         return self.model.chain.target_logit_gap / (fixed["u"] * feed_forward_gain(x))
 
     def axis_kinds(self, x: Tensor, fixed: Mapping[str, float]) -> Tensor | None:
+        """Return None: the points e = 0 are not critical unless u = 0."""
         return None
 
 
@@ -53,27 +56,33 @@ class UntiedModel(BinaryGapModel):
     keeps_sign = (False, False, True)
 
     def logit_gap(self, theta: Tensor) -> Tensor:
+        """Return Δ = e u (1 + 2w|w|), shape (...)."""
         e, u, w = theta[..., 0], theta[..., 1], theta[..., 2]
         return e * u * feed_forward_gain(w)
 
     def logit_gap_gradient(self, theta: Tensor) -> Tensor:
+        """Return ∇Δ by (e, u, w), shape (..., 3)."""
         e, u, w = theta[..., 0], theta[..., 1], theta[..., 2]
         gain = feed_forward_gain(w)
         return torch.stack([u * gain, e * gain, 4.0 * w.abs() * e * u], dim=-1)
 
     def offset(self, theta: Tensor) -> Tensor:
+        """Return c(θ), the logit after a zero without the bias, −e u/2, shape (...)."""
         return -theta[..., 0] * theta[..., 1] / 2
 
     def offset_gradient(self, theta: Tensor) -> Tensor:
+        """Return ∇c by (e, u, w), shape (..., 3)."""
         e, u = theta[..., 0], theta[..., 1]
         return torch.stack([-u / 2, -e / 2, torch.zeros_like(e)], dim=-1)
 
     def flow(self) -> Any:
+        """Return the solver in the logit gap; None if the bias is a coordinate."""
         from flowsim.models.untied.compiled import HOOKS
 
         return self._solver(UntiedModel, HOOKS, plane_attracts=False)
 
     def conserved(self, theta: Tensor) -> Mapping[str, Tensor]:
+        """Return e² − u² and the energy by name, each (...); none if the bias is a coordinate."""
         if self.dynamic_bias:
             return {}
         e2, u2, w = theta[..., 0].square(), theta[..., 1].square(), theta[..., 2]
@@ -82,4 +91,5 @@ class UntiedModel(BinaryGapModel):
 
     @property
     def plane(self) -> UntiedPlane:
+        """The plane (w, e)."""
         return UntiedPlane(self)

@@ -86,7 +86,7 @@ class ReducedTraining:
 
     @staticmethod
     def completed(choice: OptimizerChoice) -> OptimizerChoice:
-        """The choice with d = 8 and the usual nudge unless given."""
+        """Return the choice with d = 8 and the usual nudge unless given."""
         nudge = USUAL_NUDGE if choice.nudge is None else choice.nudge
         return replace(choice, d=choice.d or 8, nudge=nudge, own=False)
 
@@ -159,7 +159,7 @@ class ReducedTraining:
         return found if isinstance(theta0, Tensor) else found.numpy()
 
     def _labelled(self, theta: Tensor, looks: np.ndarray, losses: np.ndarray) -> Trained:
-        """Runs that ended at θ (n, k), labelled by their losses (looks, n) after ``looks`` steps.
+        """Label runs that ended at θ (n, k) by their losses (looks, n) after ``looks`` steps.
 
         One has learned if its loss came close to the entropy rate and stayed so to the end.
         """
@@ -190,7 +190,7 @@ class ReducedTraining:
         )
 
     def states(self, theta0: Numbers) -> np.ndarray:
-        """The starts, nudged, one ρ for each of the map's positions: float64, (n, columns)."""
+        """Return the starts as rows (n, columns): nudged, one ρ for each of the map's positions."""
         rows = np.array(starts_of(self.model, theta0).detach().cpu().numpy())
         if self.positions > 1 and not self.model.attention:
             rho = np.repeat(rows[:, 1:2], self.positions, axis=1)
@@ -198,7 +198,7 @@ class ReducedTraining:
         return rows * self.optimizer.nudges(len(self.coordinates))
 
     def losses(self, rows: np.ndarray) -> np.ndarray:
-        """The exact expected loss of every state in nats, shape (n,)."""
+        """Return the exact expected loss of every state in nats, shape (n,)."""
         found, atoms = np.empty(len(rows)), self._exact
         for part in self._row_slices(len(rows), len(atoms.place)):
             loops.losses_of(
@@ -217,7 +217,7 @@ class ReducedTraining:
         progress: Callable[[int], object] | None = None,
         own_batches: bool = False,
     ) -> None:
-        """Steps ``done`` to ``end`` − 1 of all rows; rows and moments are changed."""
+        """Take steps ``done`` to ``end`` − 1; rows and moments (2, n, columns) are changed."""
         model, choice = self.model, self.optimizer
         each = choice.batch * model.length if model.attention else 2 * model.length
         sets = len(rows) if own_batches else 1
@@ -241,7 +241,10 @@ class ReducedTraining:
             done += count
 
     def _rates(self, first: int, count: int) -> np.ndarray:
-        """(learning rate, rate/(1 − β₁ᵗ), (1 − β₂ᵗ)^(−1/2)) of some steps, t from 1 on."""
+        """Return (learning rate, rate/(1 − β₁ᵗ), (1 − β₂ᵗ)^(−1/2)) of ``count`` steps, (count, 3).
+
+        The steps are counted from ``first``, which begins at 0; t is one more.
+        """
         choice = self.optimizer
         rows = []
         for step in range(first, first + count):
@@ -251,7 +254,10 @@ class ReducedTraining:
         return np.array(rows)
 
     def _scales(self) -> np.ndarray:
-        """κ, κ/M, M and the decay of every column: coordinate = κ·entry, M entries in its block."""
+        """Return κ, κ/M, M and the decay of every column, shape (4, columns).
+
+        A coordinate is κ times an entry of its weight, which has M entries.
+        """
         d, decay = float(self.optimizer.d or 8), self.optimizer.weight_decay or 0.0
         shared = self.model.length / self.positions  # positions that one column stands for
         width = WIDTH_RATIO * d * d
@@ -263,17 +269,17 @@ class ReducedTraining:
         return np.stack([kappa, kappa / entries, entries, decays])
 
     def _buffers(self, atoms: Atoms) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Buffers for means of positions, values of atoms, and a gradient."""
+        """Return empty buffers for means of positions, values of atoms, and a gradient."""
         most = int(np.diff(atoms.bounds).max())
         return np.empty(self.positions), np.empty((4, most)), np.empty(len(self.coordinates))
 
     def _row_slices(self, rows: int, cost: int) -> list[slice]:
-        """Rows in parts, between which Ctrl-C is heard; no row's numbers depend on them."""
+        """Return slices of rows, between which Ctrl-C is heard; no row's numbers depend on them."""
         size = max(1, _WORK // max(1, cost))
         return [slice(low, min(rows, low + size)) for low in range(0, rows, size)]
 
     def _in_model(self, rows: np.ndarray) -> Tensor:
-        """States in the model's coordinates: without attention ρ is the mean of the positions."""
+        """Return states in the model's coordinates: without attention ρ is the positions' mean."""
         count = self.positions
         if self.model.attention or count == 1:
             return torch.from_numpy(rows.copy())
@@ -282,7 +288,7 @@ class ReducedTraining:
         return torch.from_numpy(np.concatenate([rows[:, :1], rho, rows[:, 1 + count :]], axis=1))
 
     def _come_back(self, rows: np.ndarray, moments: np.ndarray, found: Trained) -> Tensor:
-        """Mask of undecided rows that move and are back where they are within 64 more steps.
+        """Return a mask (n,) of undecided rows that move and come back within 64 more steps.
 
         Deterministic descent at a constant rate: back to 1e-9 after having been off by 1e-6,
         relative to the largest coordinate.
@@ -306,7 +312,7 @@ class ReducedTraining:
 
 
 def _progress(found: Trained) -> Tensor:
-    """Indices of ``PROGRESS``, int8: how far every run came."""
+    """Return how far every run came: places in ``PROGRESS``, int8 (n,)."""
     status, share = found.status, found.open_share
     progress = torch.full_like(found.label, [*PROGRESS].index("between"))
     for name, runs in (
