@@ -67,6 +67,7 @@ def _reached_above(sigma: float, tau: float) -> float:
     from scipy.special import erfcx
 
     def integrand(y: float) -> float:
+        """Return the density of starts that reach the minima at y, over ``scale``."""
         t = y - least
         excess = _bowl(t) / (2 * sigma) / (2 * sigma)
         weight = erfcx(math.sqrt(_bowl(y)) / (2 * sigma))
@@ -102,6 +103,7 @@ def trapped_below(sigma: float, tau: float) -> float:
     from scipy.integrate import quad
 
     def integrand(x: float) -> float:
+        """Return the density of trapped starts at x, over ``scale``."""
         level = x + x * x / 2 - math.log1p(x)
         weight = math.erf(math.sqrt(max(level, 0.0) / 2) / sigma)
         return (

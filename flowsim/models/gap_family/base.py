@@ -170,6 +170,7 @@ class BinaryGapModel(GapModel):
         return loss_parameters(self.chain)
 
     def options(self) -> dict[str, Any]:
+        """Return the kind of bias, "optimal" or "dynamic", by name."""
         return {"bias": "dynamic" if self.dynamic_bias else "optimal"}
 
     @unwritten
