@@ -54,7 +54,7 @@ def unwritten(method: Any) -> Any:
 def forget_outdated(cls: type) -> None:
     """Reset inherited members of a new class that no longer fit its formulas to their defaults.
 
-    That is where a more derived class overrides what a member was computed from.
+    A member is out of date if a more derived class overrides what it was computed from.
     """
     order, outdated = cls.__mro__, {}
     for name, sources in _SOURCES.items():

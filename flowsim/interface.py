@@ -114,7 +114,7 @@ class EndLosses:
 
     @property
     def degenerate(self) -> bool:
-        """Whether every end has the least loss, so that trap equals best."""
+        """True if every end has the least loss, so that trap equals best."""
         return self.speed == 0
 
     def above(self, model: Model, theta: Tensor) -> Tensor:

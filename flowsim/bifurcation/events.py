@@ -95,7 +95,7 @@ def _located(tracer: Tracer, branches: list[Branch], folds: bool) -> list[Event]
         most = counts.amax(1, keepdim=True) - 1  # the number of the rate that changes its sign
 
         def rate(slopes: Tensor, follows: Tensor, ways: Tensor, most: Tensor = most) -> Tensor:
-            """What changes its sign at an event, (n,): dp/ds, or a rate of growth."""
+            """The number that changes its sign at an event, (n,): dp/ds, or a rate of growth."""
             if folds:
                 return ways[:, -1]
             return tracer.unstable(slopes, follows)[1].gather(1, most).squeeze(1)

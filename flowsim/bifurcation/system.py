@@ -137,7 +137,7 @@ class System:
 
     @property
     def size(self) -> int:
-        """How many numbers a state has: the coordinates, and as many velocities with momentum."""
+        """The number of numbers in a state: coordinates, and as many velocities with momentum."""
         return len(self.coordinates) * (1 + bool(self.step and self.step.has_memory))
 
     def lift(self, theta: Tensor) -> Tensor:

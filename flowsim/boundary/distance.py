@@ -263,7 +263,7 @@ class Search:
     def _on_line(self, starts: np.ndarray, nodes: np.ndarray, end_codes: np.ndarray) -> np.ndarray:
         """The nearest place on a line where the end changes, (n, 1); NaN without one.
 
-        Of all such places between neighbouring nodes or starts.
+        All such places between neighbouring nodes or starts are taken.
         """
         nodes = np.concatenate([nodes, starts])
         codes = np.concatenate([end_codes, self.start_codes])

@@ -75,7 +75,7 @@ def manifold_edges(
 
 
 def _beside(window: Mapping[str, Range]) -> float:
-    """How far from a boundary in a window the ends on both sides are asked for."""
+    """The distance from a boundary in a window at which the ends on both sides are asked for."""
     return _BESIDE * float(np.linalg.norm([high - low for low, high in window.values()]))
 
 
@@ -214,7 +214,7 @@ def _thinned(
 ) -> np.ndarray:
     """Indices of points (m, 2) to keep: at least ``spacing`` apart, and first and last of a part.
 
-    A part is a stretch of a curve, by ``number`` (m,), with the same ``ends`` (m, 2) beside it.
+    ``number`` (m,) tells curves apart; a part is a stretch of one with the same ``ends`` (m, 2).
     """
     first = np.append(True, (np.diff(number) != 0) | (np.diff(ends, axis=0) != 0).any(axis=1))
     last = np.append(first[1:], True)
@@ -236,7 +236,7 @@ def crossed_at(
 ) -> np.ndarray:  # fmt: skip
     """Places (n, d) between ``inner`` and ``outer`` where the end changes, to the length ``exact``.
 
-    ``ends`` (n, 2) are the codes at the two. By ``shooting`` if there is any, else by bisection.
+    ``ends`` (n, 2) are the codes at the two. They are found by ``shooting``, or else bisection.
     """
     inner, outer, found = inner.copy(), outer.copy(), np.full(inner.shape, np.nan)
     longest = float(np.linalg.norm(outer - inner, axis=1).max(initial=exact))
@@ -269,7 +269,7 @@ def _halved(
 
 
 def ahead_of(count: int, batched: bool) -> int:
-    """How many halvings are best asked for together, of ``count`` brackets."""
+    """The number of halvings of ``count`` brackets that are best asked for together."""
     return int(np.log2(_TOGETHER / max(count, 1)).clip(1, 7)) if batched else 1
 
 

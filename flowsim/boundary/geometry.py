@@ -33,7 +33,7 @@ class Lattice:
 
     @property
     def strides(self) -> np.ndarray:
-        """How much a node's flat number grows from one node to the next along each axis, (k,)."""
+        """The difference of flat numbers from one node to the next along each axis, (k,)."""
         tail = (*self.shape[1:], 1)
         return np.cumprod(np.array(tail[::-1], dtype=np.int64))[::-1]
 

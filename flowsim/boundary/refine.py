@@ -382,7 +382,7 @@ class Window:
         }
 
     def disagree(self, inner: np.ndarray, outer: np.ndarray) -> int:
-        """How many pairs of places contradict the closed form of the basin; 0 without such a form.
+        """Count pairs of places that contradict the basin's closed form; 0 without such a form.
 
         It should have the places ``inner`` (n, axes) inside and ``outer`` outside.
         """

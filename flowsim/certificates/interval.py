@@ -85,7 +85,7 @@ class Interval:
 
 
 def interval(value: Any) -> Interval:
-    """An interval as it is; numbers as one without width."""
+    """Return an interval unchanged, and numbers as one without width."""
     return value if isinstance(value, Interval) else Interval(value, value)
 
 
@@ -289,7 +289,7 @@ _FUNCTIONS: dict[str, Callable[[Jet], Jet]] = {
 
 
 def _constant(value: Any) -> Any:
-    """A tensor as an array; anything else as it is."""
+    """Return a tensor as an array, and anything else unchanged."""
     return value.detach().numpy() if isinstance(value, Tensor) else value
 
 

@@ -39,7 +39,7 @@ def proven_ends(
     """
 
     def known(box: Interval, most: np.ndarray) -> np.ndarray:
-        """What is proven of boxes (…, k) with losses of at most ``most`` (…): −3, a well, or −1."""
+        """Codes of proven ends of boxes (…, k), losses at most ``most`` (…): −3, a well, or −1."""
         wells = np.full(most.shape, -1) if landscape is None else landscape.well_below(box, most)
         return np.where(most < trap_loss, -3, wells)
 

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 #: Formats of figures.
 FIGURES = (".png", ".pdf", ".svg")
-#: What the built-in models are.
+#: The first sentences of the built-in models.
 _MODELS = "; ".join(built_in(name).__doc__ for name in BUILT_IN)
-#: What --set is, of the commands that take one value and of those that take several.
+#: Help of --set where one value is taken, and where several are.
 SET = "An argument of the model's constructor, by its name, such as flip=0.1"
 
 
@@ -169,7 +169,7 @@ class ReducedModelOptions:
     def name_parts(self) -> list[str]:
         """Return words for the model in a file's name, such as rank-one and N8.
 
-        There are none for the canonical model as it is by default.
+        The canonical model with its defaults has none.
         """
         given = [f"{name}{'to'.join(map(str, (x[0], x[-1])) if isinstance(x, tuple) else [str(x)])}"
                  for name, x in self.set or ()]  # fmt: skip
@@ -409,7 +409,7 @@ class StartsOptions:
 
 @dataclass(frozen=True)
 class Workers:
-    """What computes many runs, and whether an unfinished one is continued."""
+    """Options of what computes many runs, and of continuing an unfinished one."""
 
     device: options.Device = "cpu"
     jobs: Annotated[int, option(WORK, "N", "Processes that share the work.", min=1, max=4096)] = 1

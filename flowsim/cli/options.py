@@ -203,7 +203,7 @@ def states(text: str) -> int:
 def spread(text: str) -> Spread:
     """Read standard deviations: a number, LOW:HIGH:COUNT or NAME=S,NAME=S.
 
-    Those of a range are evenly spaced in the logarithm.
+    Values of a range are evenly spaced in the logarithm.
     """
     found: float | tuple[float, ...] | dict[str, float]
     if "=" in text:

@@ -1,4 +1,4 @@
-"""What commands write: figure and record together, the summary, progress, and the exit code.
+"""Write what commands give: figure and record together, summary, progress, and exit code.
 
 Progress goes to stderr: a bar on a terminal, a line every ten seconds elsewhere.
 """

@@ -89,7 +89,7 @@ def side_by_side(columns: Sequence[np.ndarray]) -> np.ndarray:
 def _read(path: Path, numeric: tuple[str, str]) -> Any:
     """Read a file of paths: a Dataset from .nc, else a table's columns by name.
 
-    Of a .csv the ``numeric`` columns are numbers, the others texts.
+    The ``numeric`` columns of a .csv are numbers, the others texts.
     """
     if path.suffix == ".nc":
         return read_record(path)

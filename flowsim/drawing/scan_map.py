@@ -237,7 +237,7 @@ def _directions(record: xr.Dataset, dims: list[str]) -> tuple[str, str]:
 def _draw_cells(
     record: xr.Dataset, ax: Axes, across: str, up: str, norm: LogNorm | None
 ) -> list[Any]:
-    """Draw basins, and with ``norm`` hitting times where there are any; a legend's entries."""
+    """Draw basins, and with ``norm`` the hitting times; return a legend's entries."""
     if norm is None:
         return draw_basins(record, ax, (across, up))
     times = record["hitting_time"].transpose(up, across).to_numpy()

@@ -1,4 +1,4 @@
-"""What the plane shows: labelled cells, coarse and fine, the border of basins, and curves."""
+"""Layers of the plane: labelled cells, coarse and fine, the border of basins, and curves."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def first_look(view: View, stop: Stop) -> Iterator[Cells | xr.Dataset]:
 def followed(view: View, y: np.ndarray, x: np.ndarray, stop: Stop) -> np.ndarray:
     """Follow starts at y and x, (n,) each, and return the codes of their ends, (n,).
 
-    Of mirror images one is followed. Raises ``Stopped``.
+    One of two mirror images is followed. Raises ``Stopped``.
     """
     model = view.model
     mirrored = model.plane.mirrored(view.fixed_values)

@@ -53,7 +53,7 @@ def to_query(view: View, full: FullSettings | None = None) -> str:
 def from_query(
     query: Mapping[str, Sequence[bytes | str]], usual: View | None = None
 ) -> tuple[View, FullSettings, list[str]]:
-    """Return the view that a link asks for, its training, and sentences on what is left out.
+    """Return the view and the training that a link asks for, and sentences on parts left out.
 
     ``query`` has lists of texts by name; ``usual`` is the view of a link that asks for nothing.
     """

@@ -139,7 +139,7 @@ def canonical_point(view: View, start: Start) -> Tensor:
 def logit_gap(arch: Architecture, weights: Weights, tokens: Tensor) -> float:
     """Return the mean logit after a one minus after a zero, of sequences of tokens.
 
-    Of S logits it is the mean of that of the current symbol minus the mean of the others.
+    With S logits it is the mean of the current symbol's minus the mean of the others.
     """
     with torch.no_grad():
         logit = forward(arch, weights, tokens)[0]
@@ -223,7 +223,7 @@ def _descent(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label
     rate, until, step = settings.rate, _FIRST, 0
 
     def look() -> tuple[Progress, Label]:
-        """Measure the run as it is now; return that and its outcome."""
+        """Measure the run; return its progress and its outcome so far."""
         now = float(side.time[0])
         side.most_steps = 2**62  # what has used up its steps is measured too
         line = side.measure(now)
@@ -289,7 +289,7 @@ def _sampled(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label
     time = 0.0
 
     def look() -> Progress:
-        """Measure the run as it is now."""
+        """Measure the run and return its progress so far."""
         session.measure(torch.full((1,), torch.nan))
         latest = {name: values[-1] for name, values in session.history.items()}
         if arch.output == "states":

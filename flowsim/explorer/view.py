@@ -65,7 +65,7 @@ class GaussianCloud(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """What a page shows: a model, a window of its plane, starts and a cloud; checked when made.
+    """The state of a page: a model, a window of its plane, starts and a cloud; checked when made.
 
     ``fixed`` are coordinates beside the plane with their values, ``axes`` those of the plane of a
     user's model where they were chosen. ``logs`` are names from ``LOGS`` with logarithmic axes;

@@ -566,8 +566,8 @@ class RosenbrockSolver:
         """Follow the starts (n, k) once with these steps.
 
         When they are finer than ``first``, the solver's own, the error allowed in a coordinate is
-        relative to its distance from a critical point near the start, where there is one, not from
-        0.
+        relative to its distance from a critical point near the start, if there is one, and else to
+        its size.
         """
         zero = _rest_near(self.model, start)[0] if steps.rtol < first.rtol else None
         return follow(self.model, start, steps, zero, replays, self.minima_below)
@@ -941,7 +941,7 @@ def _may_fall(rows: BatchState, noise: Tensor) -> tuple[Tensor, Tensor]:
 def _glance(rows: BatchState, met: Tensor, end_losses: EndLosses | None) -> tuple[Tensor, Tensor]:
     """Look for rows that may stop, and update the speeds and distances that they ``met`` (m, 4).
 
-    Returns a mask (m,), and ``met`` as it is now: its columns are explained in ``follow``.
+    Returns a mask (m,) and the new ``met``, whose columns are explained in ``follow``.
     """
     noise, speed = _noise(rows), _speed(rows)
     stops = _quiet(rows, noise, rows.still(end_losses)) | _is_far(rows, rows.size()) | rows.stuck

@@ -110,12 +110,12 @@ class Chart:
 
     @cached_property
     def all_logarithmic(self) -> bool:
-        """Whether all coordinates of all rows are logarithms."""
+        """True if all coordinates of all rows are logarithms."""
         return bool(self.logarithmic.all())
 
     @cached_property
     def any_logarithmic(self) -> bool:
-        """Whether some coordinate of some row is a logarithm."""
+        """True if some coordinate of some row is a logarithm."""
         return bool(self.logarithmic.any())
 
 

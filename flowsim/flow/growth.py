@@ -50,7 +50,7 @@ _ANYWHERE = torch.cat([_LOOKS, 10 ** torch.arange(12, 300, 0.1, dtype=torch.floa
 
 
 class Growth:
-    """Where rows (orbits) were after each tenfold growth of their time, and of their distance.
+    """Places of rows (orbits) after each tenfold growth of their time, and of their distance.
 
     Attributes:
         time, far: the notes of either kind.
@@ -304,7 +304,7 @@ class _Notes:
     """Times and places of rows when a measure of them had grown tenfold, the latest last."""
 
     def __init__(self, start: Tensor) -> None:
-        """Make room for the notes of rows (n, k); NaN where there is none yet."""
+        """Make room for the notes of rows (n, k); a note that is not taken yet is NaN."""
         self.measure = torch.full_like(start[:, :1], torch.nan).repeat(1, _NOTES)
         self.time, self.first = self.measure.clone(), torch.zeros_like(start[:, 0])
         self.theta = torch.full_like(start[:, None], torch.nan).repeat(1, _NOTES, 1)

@@ -13,7 +13,7 @@ WINDOW, _HERE, _TURNS, _STEADY = 100, 1e-4, 20, 1.5
 
 
 class Idle:
-    """What rows (orbits from n starts) have done since they were last looked at: speeds, extents.
+    """Speeds and extents of rows (orbits from n starts) since they were last looked at.
 
     A turn is a change from speeding up to slowing down, or back.
 

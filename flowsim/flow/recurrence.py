@@ -83,7 +83,7 @@ _PIECES, _LOOKS = 8, 3
 _ON, _LONG, _LOOSE, _CYCLE = 600, 2, 1e-5, 0.01
 #: After so many steps each, rows that seem to come back are tried, all together.
 _TRIED = 20
-#: Whether rows spiral is tried after so many times ``FIRST`` steps, those with a rate with small
+#: Rows are tried for spirals after so many times ``FIRST`` steps, those with a rate with small
 #: errors, too, after the second number of steps; outwards after the third, and twice as many each.
 _SPIRALS = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96}
 _SURELY, _OUTWARD = 4 * FIRST, 8 * FIRST
@@ -105,7 +105,7 @@ Fine = Callable[[Tensor], Any]
 
 
 class Returns:
-    """Where and when each row has returned to its surface, a plane across its orbit.
+    """Places and times at which each row returned to its surface, a plane across its orbit.
 
     Attributes:
         since: after how many steps the row took its surface, (n,).
@@ -295,7 +295,7 @@ class Returns:
     def _extent(self, index: Tensor, chart: Chart) -> Tensor:
         """Return the extent of θ since rows took their surface, (m, k).
 
-        Of no coordinate it is less than 1e-9 of the largest.
+        No coordinate's is less than 1e-9 of the largest.
         """
         extent = (chart.to_theta(self.high[index]) - chart.to_theta(self.low[index])).abs()
         return torch.maximum(extent, 1e-9 * extent.amax(1, keepdim=True)).clamp_min(1e-300)
@@ -542,7 +542,7 @@ class Circles:
             self.stays[rows], self.news = wander, True
 
     def _leave(self, index: Tensor, found: Tensor, chart: Chart) -> None:
-        """Forget the periods of rows that only pass a cycle, since a direction grows beside it.
+        """Forget the periods of rows that only pass a cycle, from which a direction leads away.
 
         ``found`` are places in ``index``, where the periods are new.
         """

@@ -609,7 +609,7 @@ def _split(w: _Writer, x: Any, size: Any, dim: int = 0) -> list[str]:
 
 
 def _indexed(w: _Writer, x: Any, places: Any) -> str:
-    """Write x at constant tensors of integers, along the axes where there is one."""
+    """Write x indexed by constant tensors of integers along their axes."""
     known = all(p is None or (p < 0 and w.tensor(p).dtype == torch.int64) for p in places)
     if not known:
         raise _Unlike

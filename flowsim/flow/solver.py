@@ -32,7 +32,7 @@ class Solver(Protocol):
 
     @property
     def batched(self) -> bool:
-        """Whether starts are advanced together in torch."""
+        """True if starts are advanced together in torch."""
         ...
 
     @property

@@ -343,7 +343,7 @@ class Ends:
         return (signs[0] == signs[1]).all(1) & near
 
     def _fall(self, end: End) -> float:
-        """How far the loss falls to an end at infinity from where its infinite coordinates are 0.
+        """The fall of the loss to an end at infinity from where its infinite coordinates are 0.
 
         0 if that is not finite.
         """
@@ -484,7 +484,7 @@ class Ends:
     def _steepness(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         """The Jacobian's absolute entries at points (m, k), (m, k, k), and the field's rounding.
 
-        That is how much rounding of the points changes each component of the field, (m, k).
+        It is the change of each component of the field by rounding of the points, (m, k).
         """
         steep = self._flow.jacobian(theta).detach().nan_to_num().abs()
         size = theta.abs().clamp_min(_NONE).unsqueeze(2)
@@ -493,7 +493,7 @@ class Ends:
     def _rise_by_slope(self, one: Tensor, other: Tensor) -> Tensor:
         """Distance of two points (m, k) times the loss's slope close beside them, (m,).
 
-        That much the loss would rise on the way. At smooth minima it is next to nothing, at kinks
+        The loss would rise that much on the way. At smooth minima it is next to nothing, at kinks
         it is not.
         """
         places = [x + _BESIDE * (y - x) for x, y in ((one, other), (other, one))]
@@ -560,7 +560,7 @@ class Ends:
     def _tangents(self, theta: Tensor, dimension: int) -> Tensor:
         """Orthonormal directions along the set of critical points at points (m, k) on it.
 
-        Those in which the Jacobian's singular values are least, (m, dimension, k).
+        The Jacobian's singular values are least along them, (m, dimension, k).
         """
         jacobian = self._flow.jacobian(theta).detach().nan_to_num()
         return torch.linalg.svd(jacobian)[2][:, -dimension:]
@@ -727,7 +727,7 @@ class Ends:
         return min(ranks)
 
     def _straight_reach(self, theta: Tensor, directions: Tensor) -> Tensor:
-        """How far from a point (k,) along directions (m, k) the Jacobian stays the same, (m,).
+        """The distance from a point (k,) along directions (m, k) with the same Jacobian, (m,).
 
         The first power of 2 at which it has changed; ∞ where it never does.
         """

@@ -176,7 +176,7 @@ def _velocities_along(
 def followed(model: Model, place: Tensor, inverse: Tensor) -> Tensor:
     """Move places (n, k) by Newton's steps −``inverse`` · field, until coordinates are at rest.
 
-    Directions in the kernel of ``inverse`` (n, k, k) are left as they are.
+    Directions in the kernel of ``inverse`` (n, k, k) stay.
     """
     for _ in range(_FOLLOWS):
         step = (inverse @ model.field(place).unsqueeze(2)).squeeze(2)

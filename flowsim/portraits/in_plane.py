@@ -89,7 +89,7 @@ def portrait(
     Labels come from the integrated flow of every cell's centre, in all the model's coordinates.
     A closed form of the basins only counts agreement: ``oracle_agree`` of
     ``oracle_cells`` cells agree, leaving aside the ``oracle_cut`` cells that a boundary crosses
-    and the cells centred on e = 0. Where there is none, the boundary is found numerically.
+    and the cells centred on e = 0. Without one the boundary is found numerically.
 
     Args:
         model: any reduced model. Starts of the rank-one model are lifted from the plane.

@@ -22,7 +22,7 @@ def model_attributes(
 ) -> dict[str, Any]:
     """The attributes of a record from which its model is built again.
 
-    Of models that differ in the ``varied`` arguments, from ``model`` to ``last``, they are those
+    For models that differ in the ``varied`` arguments, from ``model`` to ``last``, they are those
     that all have.
     """
     title, _, subtitle = model.title.partition("\n")

@@ -24,7 +24,7 @@ _LEVEL = 1
 #: The scale of a dimension that has no values, as NetCDF begins its name.
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
 
-#: How variables are drawn of records that do not say it themselves, as of version 0.3 at first.
+#: Kinds by which older records' variables are drawn, which do not say it themselves.
 _FORMER = {
     "differs": {
         "drawn_as": "wrong prediction",

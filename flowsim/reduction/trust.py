@@ -126,7 +126,7 @@ def _shares(model: ReducedNetwork, vector: Tensor) -> dict[str, float]:
 
 
 def _tolerance(last: Tensor, first: Tensor) -> Tensor:
-    """How far apart two losses may be that are of one end, of the shape of both arguments.
+    """The largest difference of two losses of one end, in the shape of both arguments.
 
     ``last`` is the loss to which a run came, ``first`` an earlier one from which it fell.
     """

@@ -259,5 +259,5 @@ class Scan:
 
 
 def _built(model: ModelSpec | Model) -> Model:
-    """Return a model as it is, or build it from its specification."""
+    """Return a model unchanged, or build it from its specification."""
     return model if isinstance(model, Model) else model.build()

@@ -359,7 +359,7 @@ Starts = Grid | Cloud | Points
 def as_starts(
     model: Model, starts: Starts | dict[str, np.ndarray], fixed: dict[str, float] | None = None
 ) -> Starts:
-    """Return starts of a model as they are; values by axis, and fixed ones, become a ``Grid``."""
+    """Return starts of a model unchanged; values by axis, and fixed ones, become a ``Grid``."""
     if isinstance(starts, dict):
         return Grid(starts, fixed)
     if not hasattr(starts, "block"):

@@ -32,7 +32,7 @@ Part = dict[str, np.ndarray]
 
 
 class Task(NamedTuple):
-    """What one chunk of a comparison needs, as plain data, so that any machine can compute it.
+    """The settings of one chunk of a comparison as plain data: any machine can compute it.
 
     The seeds are those of the noise, one for each point (n, 2 or 3); ``versions`` of flowsim and of
     what computes must be the same everywhere.

@@ -243,7 +243,7 @@ def _completed(
 
 
 def _meaning(settings: Comparison) -> dict[str, str]:
-    """Return the attribute that says what agreement means where a theorem foretells it, or {}."""
+    """Return the attribute that says what agreement means if a theorem predicts it, or {}."""
     if settings.stochastic:
         but = ", until Adam magnifies rounding" if settings.trainer.startswith("adam") else ""
         return {"agreement_means": f"a check that map and training agree{but}"}

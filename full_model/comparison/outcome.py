@@ -166,7 +166,7 @@ def _squares(gradient: Weights, metric: Weights) -> tuple[Tensor, Tensor]:
 def _curvature(hessian: Tensor, k: int, e: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return whether Hessians (M, n, n) are positive definite, their smallest eigenvalues, ⟨e, Se⟩.
 
-    Each is (M,). S is what is left of a Hessian for the embeddings e when the first k rows, the
+    Each is (M,). S is the Hessian that remains for the embeddings e when the first k rows, the
     biases, are at their optimum (its Schur complement); it must be positive definite too.
     """
     rise = hessian[:, :1, :1]

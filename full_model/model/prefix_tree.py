@@ -30,7 +30,7 @@ def exact_loss(
 ) -> PrefixTreeLoss | PopulationLoss:
     """Make the exact loss, a function of weights, of the faster class that fits.
 
-    That over prefixes is for a plain softmax layer on a chain, in float64 on the CPU.
+    The sum over prefixes is for a plain softmax layer on a chain, in float64 on the CPU.
     """
     plain = dtype == torch.float64 and torch.device(device).type == "cpu"
     if plain and arch.plain_softmax and isinstance(source, MarkovSource):

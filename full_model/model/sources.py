@@ -105,7 +105,7 @@ class SharedSource(SequenceSource, Generic[D]):
         """Sample a sequence from each of M·batch kernels: inputs and next symbols.
 
         Both are uint8, (M, batch, N). ``first`` is the law of the first k symbols, None if uniform.
-        Where kernels are on pairs (symbol, hidden state), a pair has number symbol·``each`` +
+        If kernels are on pairs (symbol, hidden state), a pair has number symbol·``each`` +
         state, and the symbol alone is returned.
         """
         paths = sample_kernels(kernels, first, length, generator)

@@ -209,7 +209,7 @@ def _selective(
 
 
 def _gated(block: dict[str, Tensor | None], x: Tensor, read: Tensor) -> Tensor:
-    """What W_O reads of a recurrence, ``read``, times silu(W_G x) where the block has a gate."""
+    """Return ``read``, which W_O reads of a recurrence, times silu(W_G x) if the block is gated."""
     return read if block["output_gate"] is None else read * silu(_linear(x, block["output_gate"]))
 
 

@@ -293,7 +293,7 @@ def hessian_rows(
 ) -> tuple[Tensor, float]:
     """Compute the Hessian's block over the weights ``names``, and what is seen outside of it.
 
-    That is the largest |entry| in the block's rows, or of the rest times a random vector.
+    It is the largest |entry| in the block's rows, or of the rest times a random vector.
     """
     free = {name: w.clone().requires_grad_() for name, w in weights.items()}
     others = [name for name in free if name not in names]

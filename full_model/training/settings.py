@@ -64,7 +64,7 @@ def _settings_of(data: Data) -> dict[str, Any]:
 def words_of(data: Data) -> str:
     """Name the law of the data's kernels: "fixed" for a chain, "hidden", or the prior's name.
 
-    Of a mixture it is the names of all parts with their weights.
+    A mixture has the names of all parts with their weights.
     """
     if isinstance(data, HiddenMarkovProcess):
         return "hidden"

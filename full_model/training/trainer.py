@@ -126,7 +126,7 @@ class Trainer:
     def advance(self, steps: int = 1) -> Tensor:
         """Take some steps and return the loss (M,) that the last one saw before its move.
 
-        Of the flow it is the loss afterwards.
+        The flow gives the loss afterwards.
         """
         if self.recipe.trainer == "flow":
             return self._flow(steps)

@@ -43,7 +43,7 @@ class AnyChain(ProcessOptions, OneChain):
     ] = None  # fmt: skip
 
     def hidden_process(self) -> HiddenMarkovProcess | None:
-        """Return the hidden process, or None; InputError for options of a chain beside it."""
+        """Return the hidden process, or None; InputError if options of a chain are given too."""
         found = super().hidden_process()
         if found is not None:
             alone = "--process gives the whole process"

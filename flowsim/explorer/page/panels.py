@@ -25,7 +25,7 @@ from flowsim.labels import Label
 
 
 class Choices:
-    """Connects the view with the widgets that choose model, arguments, slice and what is drawn."""
+    """Connects the view with the widgets that choose model, arguments, slice and layers."""
 
     def __init__(self, visit: Any) -> None:
         self.visit, c = visit, visit.controls

@@ -41,7 +41,7 @@ class Picture:
         return int(1000 * (self._not_before - monotonic()))
 
     def outdate(self, altogether: bool) -> None:
-        """Cancel finer labels; with ``altogether``, a slow model's coarse first picture too."""
+        """Cancel finer labels and, if ``altogether``, a slow model's coarse first picture."""
         self.visit.jobs.stop("plane")
         if altogether:
             self.visit.jobs.stop("first look")

@@ -53,7 +53,7 @@ class Line(NamedTuple):
     def begins(self) -> float:
         """First time on a logarithmic axis: a third of that at which it has moved visibly.
 
-        That is by a hundredth of all that it moves; infinity for a line without points.
+        A hundredth of its whole way is visible. A line without points begins at infinity.
         """
         there = np.isfinite(self.values) & (self.time > 0)
         time, values = self.time[there], self.values[there]

@@ -135,7 +135,7 @@ class Visit:
     def soon(self, kind: str, wait: int, call: Callable[[], None]) -> None:
         """Call ``call`` after ``wait`` milliseconds, once for all requests of one kind meanwhile.
 
-        Of two requests the first counts; the last, if its ``wait`` is ``REST``.
+        The first of two requests counts, or the last if its ``wait`` is ``REST``.
         """
 
         def now() -> None:
@@ -249,7 +249,7 @@ class Visit:
         view = self.view
 
         def show(found: CloudShare | None) -> None:
-            """Show what is known of the cloud so far."""
+            """Show the shares of the cloud so far."""
             self.plane.show_cloud(view, found)
             self.controls.cloud.text = cloud_words(view, found)
 

@@ -61,10 +61,10 @@ class LogitGapSolver:
         for part in start.split(PART):
             rows = _rows(part) * scale
             n, theta = len(rows), np.empty_like(rows)
-            codes, values = np.zeros((2, n), np.int64), np.empty((2, n))
+            reasons, values = np.zeros((2, n), np.int64), np.empty((2, n))
             spent = np.empty(n, np.int64)
-            self.engine.find_ends(system.params, units, rows, steps, theta, codes, values, spent)
-            why, neighbours = codes
+            self.engine.find_ends(system.params, units, rows, steps, theta, reasons, values, spent)
+            why, neighbours = reasons
             if not system.plane_attracts:
                 why[why == return_codes.TRAPPED] = return_codes.AT_SADDLES
             still = (why == return_codes.CRITICAL) | (why == return_codes.ON_MINIMA)

@@ -387,22 +387,22 @@ def find_ends(
     starts: np.ndarray,
     allowed: Steps,
     theta: np.ndarray,
-    codes: np.ndarray,
+    reasons: np.ndarray,
     values: np.ndarray,
     evaluations: np.ndarray,
 ) -> None:
     """Find the ends of all rows, of ``starts`` (n, k), each for itself.
 
     ``units`` (k,): what displacements are relative to at least. Filled are the end points ``theta``
-    (n, k), why the rows ended and what neighbours said in ``codes`` (2, n), loss and ‖∇L‖ there in
+    (n, k), why the rows ended and what neighbours said in ``reasons`` (2, n), loss and ‖∇L‖ in
     ``values`` (2, n), and ``evaluations`` of the field (n,).
     """
     target = params[0]
     for n in range(len(starts)):
         last = start = as_triple(starts[n])
         far, sign, p = initial_point(start, target)
-        why, p, codes[1, n], steps = end_of(far, sign, p, start, target, units, allowed)
-        codes[0, n] = why
+        why, p, reasons[1, n], steps = end_of(far, sign, p, start, target, units, allowed)
+        reasons[0, n] = why
         if steps > 0 or why == ON_MINIMA:
             last = theta_of(far, sign, *p, start[0], start[1])
         store(last, theta[n])

@@ -47,7 +47,7 @@ def engine_of(compiled: CompiledModel) -> Any:
 
 @dataclass
 class Followed:
-    """What is known of n followed rows: ``TrajectoryBuffers`` as tensors, in θ.
+    """The ends of n followed rows: ``TrajectoryBuffers`` as tensors, in θ.
 
     Their paths have shape (T, n, k), ``speed`` is ‖G dθ/dt‖ = ‖∇L‖ at the end, (n,), and ``loss``
     that of what was followed, in nats. ``passed`` is the smallest speed that was followed by one
@@ -199,7 +199,7 @@ class SwitchingSolver:
 def _rest(model: Model, end_losses: EndLosses, found: Followed, why: Tensor) -> None:
     """Finish, in place, what was found of rows that are trapped or said to be at rest.
 
-    Those trapped are put on the plane that attracts them. Those at rest keep that code in ``why``
+    Trapped rows are put on the plane that attracts them. Rows at rest keep that code in ``why``
     (n,) where their gradient is small for their curvature; the others become GOING.
     """
     trapped = why == return_codes.TRAPPED

@@ -57,7 +57,7 @@ def _start_block(places, kernel, first, start, count, workspace):
 def _end_block(first, start, count, workspace, sums):
     """Add to ``sums.places`` a block's ∂L/∂X through the residual stream.
 
-    Of a place it is Σ ωg over the prefixes that end there.
+    The sum of a place is Σ ωg over the prefixes that end there.
     """
     for q in range(first.shape[0] - 1):
         low, high = columns_of(first, q, start, count)
@@ -72,7 +72,7 @@ def _end_block(first, start, count, workspace, sums):
 def _through_attention(layer, places, first, states, mixed, by_symbol, inner):
     """Add the gradients by W_Q, W_K, W_V and W_O to ``inner``, (4, d, d).
 
-    What goes through attention to each place's X_s is added to ``by_symbol``, (SN, d).
+    The part through attention to each place's X_s is added to ``by_symbol``, (SN, d).
     """
     count, d = by_symbol.shape
     by_move, by_value = np.zeros((count, d)), np.zeros((count, d))
