@@ -50,7 +50,10 @@ class Lattice:
         return self._numbers([np.arange(0, n, self.step(level)) for n in self.shape])
 
     def cells(self, level: int, axis: int | None = None, place: int = 0) -> np.ndarray:
-        """All cells of a level, sorted; with ``axis`` only those around its index ``place``."""
+        """Flat numbers of a level's cells, sorted; a cell has that of its lower corner node.
+
+        With ``axis``, only the layer that contains index ``place`` of the finest grid along it.
+        """
         step = self.step(level)
         ranges = [np.arange(0, n - 1, step) for n in self.shape]
         if axis is not None:

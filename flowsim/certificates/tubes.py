@@ -160,11 +160,14 @@ def _least_rate(bend: Interval) -> np.ndarray:
 def _rests_near(model: Model, x: np.ndarray, r: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Mask of tubes (n,) that are proven to end near ``ends``, at an attracting point of rest.
 
-    A tube's last place is ``x`` (n, k), its radius there ``r`` (n,). About the end there is a box,
-    in the coordinates √Gᵢ θᵢ. T are coordinates whose part of ∇L is 0 wherever those are 0 that are
-    0 at the end; a point of rest is proven for every value of T. In the other coordinates N
-    the curvature is at least κ, |∇L|_T ≤ θ|∇L|_N with θ = |∂²L|_TN/κ, and |∇L| falls at least as
-    fast as the rate κ′ = (κ − 2θ|∂²L|_TN − θ²|∂²L|_TT)/(1 + θ²): the way left is |∇L|/κ′ at most.
+    A tube's last place is ``x`` (n, k), its radius there ``r`` (n,); ends that are not finite are
+    not proven. All is bounded over a box about the end, in the coordinates √Gᵢ θᵢ. Let Z be the
+    coordinates that are exactly 0 at the end. T are other coordinates i with ∂L/∂θᵢ = 0 wherever
+    Z = 0 in the box: rest points may form a line or plane along T, and one is proven for every
+    value of T. N are all coordinates but T. There the curvature is at least κ, |∇L|_T ≤ s|∇L|_N
+    with s = |∂²L|_TN/κ, and |∇L| falls at least as fast as the rate
+    κ′ = (κ − 2s|∂²L|_TN − s²|∂²L|_TT)/(1 + s²). The way left is |∇L|/κ′ at most, and has to stay
+    inside the box.
     """
     found = np.zeros(len(x), bool)
     root = np.sqrt(np.array(model.metric, float))

@@ -121,8 +121,8 @@ class View:
         return _showing(self.spec.build(), self.axes)
 
     @property
-    def dynamics(self) -> tuple[object, ...]:
-        """Fields that decide the end of a start in the plane."""
+    def flow_key(self) -> tuple[object, ...]:
+        """The model and its held coordinates: views that agree in them have the same flow."""
         return self.spec, self.fixed
 
     @property

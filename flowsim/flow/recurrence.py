@@ -118,7 +118,11 @@ class Returns:
     """
 
     def __init__(self, y: Tensor, field: Tensor, curve: Tensor, time: Tensor, most: int) -> None:
-        """Begin at y (n, k), with dy/dt ``field`` and d²y/dt² ``curve``, for ``most`` steps."""
+        """Begin n orbits at y (n, k), with dy/dt ``field`` and d²y/dt² ``curve`` at ``time`` (n,).
+
+        No surface is set yet. ``most`` is the number of steps that is divided into pieces. ``kept``
+        has all that changes in every step; y, field, …, time are views of its ``_columns``.
+        """
         self.most, self.since, self.piece = most, torch.zeros_like(time), 0
         none, edge = torch.zeros_like(y), torch.full_like(y, torch.inf)
         columns = (y, field, curve, y, none, none + 1, y, y, edge, -edge, time.unsqueeze(1))

@@ -563,9 +563,11 @@ def _expanded(w: _Writer, x: Any, shape: Any, implicit: bool = False) -> str:
 
 
 def _filled(value: str, shape_of: Callable[[_Writer, Any], Any] | None = None) -> _Write:
-    """Return what writes a new array of one value (the operation's own where ``value`` is empty).
+    """Return the writer of numpy source for operations that make an array of one number.
 
-    Its shape is the operation's first argument, or ``shape_of`` (writer, that argument).
+    These are zeros, full, ones_like and the like. ``value`` is the number's source text; if it is
+    empty, the operation's second argument is taken. The shape is the operation's first argument, or
+    ``shape_of`` (writer, that argument).
     """
 
     def write(w: _Writer, x: Any, number: Any = None, dtype: Any = None, **more: Any) -> str:

@@ -144,7 +144,11 @@ class _Descent(Model):
 
 
 def _jumps(model: Model, theta: Tensor) -> bool:
-    """Return whether a model's own field jumps at minima (n, k) of the loss, as −sign ∇L does."""
+    """Return whether a model's own field jumps at minima (n, k) of the loss, as −sign ∇L does.
+
+    It does if it slows down towards none of them although ∇L does towards all; speeds are compared
+    at two distances from each. False for gradient flows.
+    """
     if type(model).field is Model.field:
         return False
     size = float(theta.abs().max()) or 1.0

@@ -153,7 +153,7 @@ def trained_summary(record: xr.Dataset) -> dict[str, Any]:
     by_flow = {f"flow_{name}": count for name, count in _counted(record["flow_label"]).items()}
     return {
         **_about_model(record),
-        **_trained(record),
+        **_training_settings(record),
         "cells": cells,
         "fraction": {name: count / cells for name, count in (counts | by_flow).items()},
         **_fixed_values(record),
@@ -170,8 +170,11 @@ def _counted(variable: xr.DataArray) -> dict[str, int]:
     return {names[i]: counts[i] for i in (*range(1, len(names)), 0)}
 
 
-def _trained(record: xr.Dataset) -> dict[str, Any]:
-    """The optimizer's settings, and the number of runs by their period; {} without an optimizer."""
+def _training_settings(record: xr.Dataset) -> dict[str, Any]:
+    """The optimizer's settings and ``periods``: how many runs repeat every n steps, by n.
+
+    {} for a record without an optimizer.
+    """
     names = ("optimizer", "learning_rate", "steps", "loss", "schedule", "batch", "momentum",
              "beta1", "beta2", "weight_decay", "clip", "d", "nudge", "training_seed")  # fmt: skip
     if "optimizer" not in record.attrs:
@@ -191,7 +194,7 @@ def scan_summary(record: xr.Dataset) -> dict[str, Any]:
         basins[name] = {"fraction": [here["share"].min(), here["share"].max()]}
         if "share_low" in record:  # a grid has no sampling error
             basins[name]["wilson"] = [here["share_low"].min(), here["share_high"].max()]
-    trained = _trained(record)
+    trained = _training_settings(record)
     if (became := became_of(record)).name != "label":
         trained[str(became.name)] = _counted(became)
     return {
@@ -215,7 +218,7 @@ def gaussian_summary(record: xr.Dataset) -> dict[str, Any]:
              "unresolved", "wrong", "largest_relative_energy_drift")  # fmt: skip
     return {
         **_about_model(record),
-        **_trained(record),
+        **_training_settings(record),
         **_attributes(record, *names),
         **({"integral_of": record["integral"].attrs["of"]}
            if "integral" in record and record["integral"].attrs.get("of") else {}),

@@ -77,7 +77,11 @@ def name_ends(ends: Ends, columns: Mapping[str, np.ndarray]) -> Mapping[str, np.
 
 
 def names_of_codes(ends: Ends, label: np.ndarray) -> list[str]:
-    """Names of the codes in ``label``: of the ends, or of all labels if an optimizer's occur."""
+    """The list of names that the codes in ``label`` index.
+
+    It has the names of the ends or, if the model names its ends and an optimizer's codes occur
+    (periodic and the like, above them), those of all labels.
+    """
     known = not ends.named or label.max(initial=0) < len(ends.names)
     return ends.names if known else [code.name.lower() for code in Label]
 

@@ -63,7 +63,11 @@ def flow_until(
     root = field.metric.sqrt()
 
     def attempt(rows: Tensor) -> None:
-        """Take one step with these rows or reject it, and set the lengths of their next ones."""
+        """Try one step with each of these rows, and set the lengths of their next ones.
+
+        A step that is rejected at the least length is replaced by an Euler step. A row whose
+        gradient or stiffness is not finite ends where it is.
+        """
         z, left = state[rows] * root, until - time[rows]
         h = torch.minimum(width[rows], left)
         first, stiffness = field(state[rows])

@@ -105,7 +105,10 @@ class PrefixTreeLoss:
         return flatten(self.arch.shapes, weights), ensemble
 
     def _evaluate(self, states: Tensor, what: int) -> tuple[Tensor, Tensor]:
-        """Compute loss (M,) and gradient (M, K) at rows of weights; zeros unless in ``what``."""
+        """Compute loss (M,) and gradient (M, K) at rows of weights (M, K).
+
+        ``what`` is LOSS, GRADIENT or both, LOSS | GRADIENT; what is not asked for is zero.
+        """
         from full_model.model.tree.evaluate import evaluate  # numba takes a second to load
 
         if len(self._kernels) not in (1, len(states)):

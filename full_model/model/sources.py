@@ -269,7 +269,10 @@ class HiddenSource(SharedSource[HiddenMarkovProcess]):
         return self._paths(kernels, self._first, length, generator, self.data.states)
 
     def next_laws(self, tokens: Tensor) -> Tensor:
-        """Bayes's law of each next symbol, (M, B, N, S); stationary after impossible words."""
+        """Bayes's law of each next symbol, (M, B, N, V).
+
+        After an impossible word the filter begins again at the stationary law.
+        """
         whole, _ = self.of_members(tokens)
         single = whole[:1] if tokens.ndim == 2 else whole  # the same for all members
         found = torch.from_numpy(self.data.next_laws_of_any(single.numpy()))

@@ -116,7 +116,7 @@ class Picture:
             self.show_legend()
             if self._again:
                 self._look()
-            elif (now := self.visit.view).dynamics == view.dynamics and now.window == view.window:
+            elif (now := self.visit.view).flow_key == view.flow_key and now.window == view.window:
                 self._refine(self.cells)  # else another look is on its way
 
         def done() -> None:

@@ -100,7 +100,7 @@ class Visit:
     def show(self, view: View, everything: bool = False) -> None:
         """Make the page show a view; only what differs from before is computed anew."""
         before, self.view = self.view, view
-        model = everything or view.dynamics != before.dynamics
+        model = everything or view.flow_key != before.flow_key
         window = view.window != before.window
         starts = model or (view.starts, view.backward) != (before.starts, before.backward)
         self.choices.show()
@@ -156,7 +156,7 @@ class Visit:
         A start that is dragged shows its former orbit meanwhile.
         """
         view = self.view
-        key = view.dynamics, view.window if view.backward else None
+        key = view.flow_key, view.window if view.backward else None
         if self._found_for != key:
             self.jobs.stop("orbits")
             self._found_for, self._following = key, False

@@ -67,7 +67,10 @@ def size(far: bool, x: float, y: float, z: float) -> float:
 
 @hook
 def rates(far: bool, sign: float, x: float, y: float, z: float) -> Point:
-    """Return dx/dΔ, dy/dΔ and dz/dΔ along the orbit through a point."""
+    """Return dx/dΔ, dy/dΔ and dz/dΔ along the orbit through (x, y, z).
+
+    If ``far``, y is a logarithm; ``sign`` is that of the coordinate of θ whose size y is.
+    """
     raise NotImplementedError
 
 
