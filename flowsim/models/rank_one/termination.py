@@ -96,7 +96,10 @@ def is_below_unigram(value, reals):
 
 @compiled(no_cpython_wrapper=True)
 def is_settled(row: TrajectoryWorkspace):
-    """Return whether the logits are the unigram's, and (e, b) alone will still move by much.
+    """Return whether only e and b will still move, with both logits the unigram's within 1e-6.
+
+    y is (e, ρ, w₁, w₂, b). What b has left to go, ``way``, is at most 1e-6, or at most a tenth of
+    ``room``, the size of ρ and the weights, which then hardly change.
 
     With large ρ and gain, e and b follow e·ρ·slope + b = log(π₁/π₀), very slowly. With the
     others kept the loss, b at its best, is ℓ(e²·slope), which has no other end than e = 0.

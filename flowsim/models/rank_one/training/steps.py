@@ -122,7 +122,10 @@ def advance(
     rows, first, second, kinds, reals, scales, rates, order, place, values, bounds, means, logits,
     gradient,
 ):  # fmt: skip
-    """Take the steps of ``rates`` (steps, 3) with every row; rows and moments are changed.
+    """Take the steps of ``rates`` (steps, 3) with every row of weights ``rows`` (n, k), in place.
+
+    A line of ``rates`` holds the learning rate, rate/(1 − β₁ᵗ) and (1 − β₂ᵗ)^(−1/2). The moments
+    ``first`` and ``second`` (n, k) change too; ``scales`` are those of ``_take_step``.
 
     Step t of row i descends the loss order[0] + order[1]·t + order[2]·i. ``place``, ``values`` and
     ``bounds`` are those of ``sequences.Atoms``; ``means``, ``logits``, ``gradient`` are scratch.
