@@ -139,7 +139,8 @@ def boundary_pieces(
         pieces = record["boundary_face"].to_numpy()
     side = record["boundary_side"]
     saddles = [code for code, name in enumerate(meanings(side)) if name.startswith("saddle")]
-    return points, pieces, np.isin(side.to_numpy(), saddles)[pieces].all(axis=1)
+    beside: np.ndarray = np.isin(side.to_numpy(), saddles)[pieces].all(axis=1)
+    return points, pieces, beside
 
 
 def _varied(record: xr.Dataset) -> list[str]:
