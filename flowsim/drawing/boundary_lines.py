@@ -139,8 +139,8 @@ def boundary_pieces(
         pieces = record["boundary_face"].to_numpy()
     side = record["boundary_side"]
     saddles = [code for code, name in enumerate(meanings(side)) if name.startswith("saddle")]
-    beside: np.ndarray = np.isin(side.to_numpy(), saddles)[pieces].all(axis=1)
-    return points, pieces, beside
+    beside = np.isin(side.to_numpy(), saddles)[pieces]
+    return points, pieces, np.asarray(beside.all(axis=1))
 
 
 def _varied(record: xr.Dataset) -> list[str]:
