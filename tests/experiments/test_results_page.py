@@ -64,7 +64,7 @@ def test_what_descent_leaves_open_is_followed_by_flow(tmp_path, monkeypatch):
     monkeypatch.setattr(agreement, "grid_points", lambda *_, **__: points)
     case = agreement.Case(0.5, 0.8, 2, 3, 0.0, "all", 2)
     record = agreement.run(case, tmp_path)
-    line = agreement.counted(case, record)
+    line = agreement.summarize_case(case, record)
     assert record["by_flow"].values.tolist() == [1, 0] and line["unresolved"] == 0
     assert record["outcome"].values.tolist() == record["predicted"].values.tolist() == [2, 1]
 
